@@ -1,0 +1,156 @@
+/**
+ * The payment provider's port. Each write carries OUR idempotency key, stored in Postgres before the call (P5): a network
+ * retry repeats it, a new try after a final decline gets a new one.
+ *
+ * Each call answers one of four things and never throws for what a provider or network can do:
+ * - `done`     the provider's final word for this call, with the object as it now is
+ * - `pending`  accepted, but the end lies elsewhere: the buyer (3-D Secure, `view.action`) or the provider itself
+ * - `refused`  finally refused; nothing was done by this call and the same key would only repeat the refusal
+ * - `unknown`  nobody can say: time-outs, dropped connections, 5xx (a replayed one too), idempotency conflicts, rate limits.
+ *              Retry with the same key, or look the object up. "Not found" is no verdict.
+ */
+export interface PaymentProvider {
+  readonly name: string;
+  readonly capabilities: ProviderCapabilities;
+  /** Opens a payment object for an order; moves no money. `reference` is our order id and comes back in every view. */
+  open(command: OpenCommand): Promise<ProviderAnswer>;
+  /** Tries to reserve the money on a card. After `refused` the object can be tried again with another card and key. */
+  authorise(command: AuthoriseCommand): Promise<ProviderAnswer>;
+  /** Takes the reserved money, whole. */
+  capture(command: CaptureCommand): Promise<ProviderAnswer>;
+  /**
+   * Ends the object: releases a reservation or closes an unpaid object. `done` only when the view is `cancelled`;
+   * `refused` when it can no longer be cancelled (already captured): the view tells.
+   */
+  void(command: VoidCommand): Promise<ProviderAnswer>;
+  /** Gives captured money back, whole or in part, minor units. */
+  refund(command: RefundCommand): Promise<RefundAnswer>;
+  /** The object's present state by the provider's id. */
+  lookup(object: ProviderObjectId): Promise<ProviderAnswer>;
+  /** Checks the signature over the raw bytes; null when it is forged, stale or malformed. */
+  parseWebhook(rawBody: Uint8Array, signature: string | undefined): ProviderEvent | null;
+  /** Cheap reachability probe for `doctor` and `/readyz`. */
+  ping(): Promise<{ ok: true } | { ok: false; reason: string }>;
+}
+
+export type ProviderObjectId = string;
+
+export interface ProviderCapabilities {
+  hold: boolean;
+  partialCapture: boolean;
+  voidIsFinal: boolean;
+  /** How long a reservation usually stands, seconds (Stripe, online card: 7 days); `captureBefore` of the view decides. */
+  windowSeconds: number;
+}
+
+export interface OpenCommand {
+  key: string;
+  /** Our order id. */
+  reference: string;
+  eventId: string;
+  /** Minor units of `currency`. */
+  amount: number;
+  /** ISO 4217, upper case. */
+  currency: string;
+  description: string;
+  email: string;
+}
+
+export interface AuthoriseCommand {
+  key: string;
+  object: ProviderObjectId;
+  /** A payment method's id or a confirmation token's: card data itself never reaches us. */
+  instrument: { paymentMethod: string } | { confirmationToken: string };
+  /** Where the bank sends the buyer back to after authentication. */
+  returnUrl: string;
+}
+
+export interface CaptureCommand {
+  key: string;
+  object: ProviderObjectId;
+  amount: number;
+}
+
+export interface VoidCommand {
+  key: string;
+  object: ProviderObjectId;
+}
+
+export interface RefundCommand {
+  key: string;
+  object: ProviderObjectId;
+  amount: number;
+  /** Our id of the refund operation; comes back in the refund. */
+  reference: string;
+}
+
+export type PaymentStatus =
+  /** Open, no money reserved; a try may be made (also after a decline). */
+  | 'new'
+  /** Waits for the buyer's bank (3-D Secure). */
+  | 'waiting'
+  /** The provider is still at it. */
+  | 'processing'
+  /** Money reserved, not taken. */
+  | 'authorised'
+  | 'captured'
+  | 'cancelled';
+
+export interface PaymentView {
+  object: ProviderObjectId;
+  status: PaymentStatus;
+  /** Minor units. An answer is believed only if amount, currency and reference match ours (P6). */
+  amount: number;
+  currency: string;
+  reference: string;
+  /** Minor units that were taken / given back so far. */
+  captured: number;
+  refunded: number;
+  /** Where to send the buyer while `waiting`. */
+  action: { url: string } | null;
+  /** Epoch ms until which the reservation can be captured; null when none stands. */
+  captureBefore: number | null;
+  instrument: { fingerprint: string; brand: string; last4: string } | null;
+  /** Why the last try failed, ours (see `DeclineCode`); null when it did not. */
+  decline: DeclineCode | null;
+}
+
+/** What may be told to the buyer; lost, stolen and fraud reasons are all `declined`. */
+export type DeclineCode =
+  | 'declined'
+  | 'insufficient_funds'
+  | 'expired_card'
+  | 'incorrect_cvc'
+  | 'processing_error'
+  | 'authentication_failed'
+  | 'invalid_instrument';
+
+export type ProviderAnswer =
+  | { kind: 'done'; view: PaymentView }
+  | { kind: 'pending'; view: PaymentView }
+  | { kind: 'refused'; decline: DeclineCode; detail: string; view: PaymentView | null }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
+
+export type UnknownReason = 'timeout' | 'connection' | 'server_error' | 'conflict' | 'rate_limited' | 'not_found';
+
+export interface RefundView {
+  refund: string;
+  object: ProviderObjectId;
+  reference: string;
+  amount: number;
+  currency: string;
+  status: 'pending' | 'succeeded' | 'failed';
+}
+
+export type RefundAnswer =
+  | { kind: 'done' | 'pending'; refund: RefundView }
+  | { kind: 'refused'; detail: string }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
+
+export interface ProviderEvent {
+  /** The provider's id of the event: deliveries repeat it. */
+  id: string;
+  type: string;
+  /** The payment object it is about; null for events that concern none of ours. */
+  object: ProviderObjectId | null;
+}
