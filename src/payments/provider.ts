@@ -131,7 +131,13 @@ export type ProviderAnswer =
   | { kind: 'refused'; decline: DeclineCode; detail: string; view: PaymentView | null }
   | { kind: 'unknown'; reason: UnknownReason; detail: string };
 
-export type UnknownReason = 'timeout' | 'connection' | 'server_error' | 'conflict' | 'rate_limited' | 'not_found';
+export type UnknownReason =
+  | 'timeout'
+  | 'connection'
+  | 'server_error'
+  | 'conflict'
+  | 'rate_limited'
+  | 'not_found';
 
 export interface RefundView {
   refund: string;

@@ -1,0 +1,68 @@
+import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
+import type { Phase } from '../core/phase.ts';
+import type { DeclineCode } from '../payments/provider.ts';
+import type { Order, OrderLine } from '../sales/record.ts';
+
+/** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
+export interface Checkout {
+  /** extend at the arbiter, then reserve in Postgres. Its identity is the hold: any repeat answers the same order (P1). */
+  reserve(command: {
+    hold: Hold;
+    /** Prices as the hold's answer showed them, one line a seat. */
+    lines: OrderLine[];
+    orderFee: number;
+    currency: string;
+    account: string;
+    buyer: { name: string; email: string };
+  }): Promise<CheckoutReserveOutcome>;
+  /** authorise → confirm → capture, as far as it gets now; the reconciler finishes what is left. */
+  pay(command: PayCommand): Promise<PayOutcome>;
+  /** Looks the payment up and carries on: after the bank's page, after a timeout. Repeatable. */
+  refresh(order: OrderId): Promise<PayOutcome>;
+  /** Closes an unpaid order and frees its seats; a waiting payment is ended first. */
+  close(order: OrderId): Promise<CloseOutcome>;
+  find(order: OrderId): Promise<Order | null>;
+  /** The visitor's unpaid order in the event, for a page that was reloaded. */
+  findOpen(event: EventNo, visitor: Visitor): Promise<Order | null>;
+  /** Stores a provider's event (twice is once) and processes it; safe before our own call returned (P6). */
+  providerEvent(event: { id: string; type: string; object: string | null }): Promise<void>;
+}
+
+export type CheckoutReserveOutcome =
+  | { kind: 'order'; order: Order; repeated: boolean }
+  | { kind: 'hold_gone' }
+  | { kind: 'open_order'; order: OrderId }
+  | { kind: 'limit'; limit: 'account'; max: number; used: number }
+  | { kind: 'not_open'; phase: Phase }
+  | { kind: 'retry'; afterMs: number };
+
+export interface PayCommand {
+  order: OrderId;
+  /** The buyer's Idempotency-Key and a hash of what came with it. */
+  clientKey: string;
+  request: string;
+  instrument: { paymentMethod: string } | { confirmationToken: string };
+  returnUrl: string;
+}
+
+export type PayOutcome =
+  /** Captured, or sold with the capture on its way (`order.state` says which). */
+  | { kind: 'bought'; order: Order }
+  /** The bank wants the buyer (`action`), or nobody knows yet: ask again with `refresh`. */
+  | { kind: 'pending'; order: Order; action: { url: string } | null; afterMs: number }
+  /** Finally refused; another card may be tried until the deadline. */
+  | { kind: 'declined'; order: Order; decline: DeclineCode }
+  /** The order has ended without a sale; nothing was charged. */
+  | { kind: 'ended'; order: Order }
+  /** The same key came with another body. */
+  | { kind: 'mismatch' }
+  /** Another payment of this order is under way. */
+  | { kind: 'under_way'; order: Order }
+  | { kind: 'unknown_order' };
+
+export type CloseOutcome =
+  | { kind: 'closed'; order: Order }
+  | { kind: 'under_way'; order: Order }
+  /** Paid or confirmed: a refund is the organiser's act. */
+  | { kind: 'bought'; order: Order }
+  | { kind: 'unknown_order' };

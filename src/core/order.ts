@@ -1,0 +1,81 @@
+/**
+ * An order's life as a table. Every step of the saga is one of these transitions, conditional in Postgres on `from`;
+ * anything else is an assertion.
+ */
+export const orderStates = [
+  /** Seats reserved to it, not yet authorised: the buyer may try cards until the payment deadline. */
+  'reserved',
+  /** The provider holds the money; its seats are still reserved. */
+  'authorised',
+  /** Its seats are sold to it; the capture is due. */
+  'confirmed',
+  /** Captured: done. Tickets' codes are shown. */
+  'paid',
+  /** Confirming was impossible, seats are free; the authorisation is being voided. */
+  'voiding',
+  /** Ended without a sale; nothing was charged. */
+  'closed',
+  /** Was confirmed or paid, then cancelled; its tickets are cancelled and its seats free. */
+  'cancelled',
+] as const;
+export type OrderState = (typeof orderStates)[number];
+
+export type OrderChange =
+  | 'authorise'
+  | 'confirm'
+  | 'capture'
+  | 'confirm_impossible'
+  | 'voided'
+  | 'close'
+  | 'capture_refused'
+  | 'late_success'
+  | 'cancel';
+
+interface Transition {
+  from: readonly OrderState[];
+  to: OrderState;
+  /** What becomes of the order's tickets in the same step. */
+  tickets: 'reserve' | 'sell' | 'free' | 'keep';
+}
+
+export const orderTransitions: Record<OrderChange, Transition> = {
+  authorise: { from: ['reserved'], to: 'authorised', tickets: 'keep' },
+  confirm: { from: ['authorised'], to: 'confirmed', tickets: 'sell' },
+  capture: { from: ['confirmed'], to: 'paid', tickets: 'keep' },
+  confirm_impossible: { from: ['authorised'], to: 'voiding', tickets: 'free' },
+  voided: { from: ['voiding'], to: 'closed', tickets: 'keep' },
+  close: { from: ['reserved'], to: 'closed', tickets: 'free' },
+  capture_refused: { from: ['confirmed'], to: 'cancelled', tickets: 'free' },
+  /** Money arrived for a closed order: the same seats are tried once more. */
+  late_success: { from: ['closed'], to: 'authorised', tickets: 'reserve' },
+  cancel: { from: ['paid'], to: 'cancelled', tickets: 'free' },
+};
+
+/** Why an order ended; shown to the buyer through the page's catalogue of texts. */
+export type OrderEnd =
+  | 'not_paid_in_time'
+  | 'closed_by_buyer'
+  | 'seats_lost'
+  | 'limit'
+  | 'event_cancelled'
+  | 'capture_refused'
+  | 'payment_mismatch';
+
+/** States in which nothing more will happen by itself. */
+export const settledStates: readonly OrderState[] = ['paid', 'closed', 'cancelled'];
+
+/** What the seats of an order in this state are, in Postgres. */
+export const seatStateOfOrder: Record<OrderState, 'reserved' | 'sold' | 'free'> = {
+  reserved: 'reserved',
+  authorised: 'reserved',
+  confirmed: 'sold',
+  paid: 'sold',
+  voiding: 'free',
+  closed: 'free',
+  cancelled: 'free',
+};
+
+/** States of a money operation (one provider call with its key). */
+export const operationStates = ['open', 'waiting', 'unknown', 'ending', 'done', 'refused', 'voided'] as const;
+export type OperationState = (typeof operationStates)[number];
+export const operationsUnderWay: readonly OperationState[] = ['open', 'waiting', 'unknown', 'ending'];

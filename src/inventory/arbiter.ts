@@ -1,0 +1,192 @@
+import type {
+  DecidedState,
+  EventNo,
+  Hold,
+  Holder,
+  HoldId,
+  OrderId,
+  PartitionNo,
+  Visitor,
+} from '../core/hold.ts';
+import type { Phase } from '../core/phase.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+
+/**
+ * The arbiter decides who holds a seat now. One contract, several stores: in-process (the reference and specification),
+ * Postgres (the embedded default and the degraded path), Redis (part 2). Every adapter passes one contract suite.
+ *
+ * - Each operation is ONE atomic conditional step in the store; nothing is read first and written later.
+ * - Time is the store's own clock. A caller's clock decides nothing (S3).
+ * - Every command names the `epoch` the caller believes in; another one in the store answers `stale` and changes nothing.
+ * - "Taken" is a normal, cheap answer. Faults of the store are exceptions (`StoreFault`), never outcomes.
+ * - An expired hold is free for the next claim at once, whether or not anything swept it (S4).
+ */
+export interface Arbiter {
+  /**
+   * Makes the partition's seats known (once at publishing; again when a store is rebuilt). Seats already known keep the
+   * higher version. Idempotent.
+   */
+  load(command: LoadCommand): Promise<LoadOutcome>;
+  /** Claims a set of seats for a holder: all or nothing (S2), within the holder's quota (S7), idempotent by hold id. */
+  hold(command: HoldCommand): Promise<HoldOutcome>;
+  /**
+   * Presents a receipt whose signature the caller has checked: answers the hold as it is. In a store that forgot it, takes
+   * the seats again under the receipt's (epoch, grant) while grace lasts (part 2); here `hold_gone`.
+   */
+  recover(command: RecoverCommand): Promise<RecoverOutcome>;
+  /** The hold as it is now; for its owner's page. Expired, released and unknown holds are `null`. */
+  find(event: EventNo, partition: PartitionNo, hold: HoldId): Promise<Hold | null>;
+  /**
+   * Binds the hold to one order and sets its deadline to `extendedDeadline` (core/hold.ts): the proof that it lives.
+   * Repeatable with the same order id: then the deadline is not moved again (S6). A hold bound to another order refuses.
+   */
+  extend(command: ExtendCommand): Promise<ExtendOutcome>;
+  /**
+   * Gives the seats back, only by its own id and visitor (S5). A hold bound to an order refuses: the order has to be closed
+   * first (`force` is for the caller that has just written the order as closed). For an id that is not there yet a tombstone
+   * is left for a hold's maximum life, so that an overtaken claim cannot leave a ghost.
+   */
+  release(command: ReleaseCommand): Promise<ReleaseOutcome>;
+  /**
+   * What Postgres decided about seats. A change whose version is not higher than the seat's is ignored; `available` takes
+   * back only a projected state, never a hold; the others override a hold. `ended` names holds whose order was sold or
+   * closed: their quota entries end. Idempotent; any order.
+   */
+  project(command: ProjectCommand): Promise<void>;
+  /** Tidies up to `limit` expired holds and tombstones, so that the display is right. Never needed for correctness. */
+  sweep(event: EventNo, partition: PartitionNo, limit: number): Promise<number>;
+  /** Every seat's state at one instant of the store's clock. */
+  snapshot(event: EventNo, partition: PartitionNo): Promise<Snapshot>;
+}
+
+export interface LoadCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+  seats: { seat: SeatNo; version: number; state: DecidedState }[];
+}
+export type LoadOutcome = { kind: 'loaded'; seats: number } | { kind: 'stale'; epoch: number };
+
+/** What is asked for. Seat lists need no order; the adapter sorts and refuses repeats by assertion. */
+export type Claim =
+  /** Exactly these. */
+  | { kind: 'seats'; seats: SeatNo[] }
+  /** The first group that is wholly free, in the order given (best available in one round trip). */
+  | { kind: 'groups'; groups: SeatNo[][] }
+  /** Any `quantity` free units of the range [first, first + count), scanning from `start` (an offset) and wrapping: GA. */
+  | { kind: 'units'; first: SeatNo; count: number; quantity: number; start: number };
+
+export interface HoldCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+  hold: HoldId;
+  visitor: Visitor;
+  holder: Holder;
+  /** Hash of the request body: the same hold id with another request is refused (`mismatch`). */
+  request: string;
+  claim: Claim;
+  /** Milliseconds of life from the grant; with `replaces` the old deadline is kept instead. */
+  ttlMs: number;
+  /** The holder's quota in this partition: seats held, or reserved and unpaid (S7). */
+  seatsMax: number;
+  /**
+   * All of the new set, where the old hold's own seats count as free, or nothing changed; the old hold then ends. It has to
+   * live, belong to this visitor and not be bound to an order.
+   */
+  replaces: HoldId | null;
+  /** Epoch ms of the arbiter's clock after which the claim must not be granted any more; null: no limit. */
+  notAfter: number | null;
+}
+
+export type HoldOutcome =
+  /** `repeated`: the hold was there before: same id and request, or same visitor and exactly the same seats. */
+  | { kind: 'granted'; hold: Hold; repeated: boolean }
+  /** Named seats: which of them are not free. Groups and units: empty list. */
+  | { kind: 'taken'; seats: SeatNo[] }
+  /** The visitor has a live hold in this partition and did not say `replaces`. */
+  | { kind: 'hold_exists'; hold: Hold }
+  | { kind: 'quota'; used: number; max: number }
+  | { kind: 'mismatch' }
+  /** `replaces` names a hold that is not this visitor's live, unbound hold; or this very id was released or has expired. */
+  | { kind: 'hold_gone' }
+  | { kind: 'too_late' }
+  /** The phase does not allow new holds. */
+  | { kind: 'not_open'; phase: Phase }
+  | Stale
+  | Retry;
+
+/** The store's epoch is another one: read the mode again. */
+export type Stale = { kind: 'stale'; epoch: number };
+/** The partition is moving between stores (under a second): try again shortly. */
+export type Retry = { kind: 'retry'; afterMs: number };
+
+export interface RecoverCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+  receipt: Hold;
+  seatsMax: number;
+}
+export type RecoverOutcome =
+  | { kind: 'recovered'; hold: Hold }
+  | { kind: 'recovering'; until: number }
+  | { kind: 'taken'; seats: SeatNo[] }
+  | { kind: 'hold_gone' }
+  | Stale
+  | Retry;
+
+export interface ExtendCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+  hold: HoldId;
+  visitor: Visitor;
+  order: OrderId;
+}
+export type ExtendOutcome =
+  | { kind: 'extended'; hold: Hold }
+  | { kind: 'hold_gone' }
+  | { kind: 'bound'; order: OrderId }
+  | Stale
+  | Retry;
+
+export interface ReleaseCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+  hold: HoldId;
+  visitor: Visitor;
+  /** The order that this hold was bound to and that the caller has just closed. */
+  force?: OrderId;
+}
+export type ReleaseOutcome =
+  | { kind: 'released'; seats: SeatNo[] }
+  /** Nothing to give back: it was not there (a tombstone now is), had expired or was released before. */
+  | { kind: 'hold_gone' }
+  | { kind: 'bound'; order: OrderId }
+  | Stale
+  | Retry;
+
+export interface SeatChange {
+  seat: SeatNo;
+  version: number;
+  state: DecidedState;
+}
+export interface ProjectCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  changes: SeatChange[];
+  /** Holds that became an order (seats reserved): the quota entry stays although the lease is over. */
+  ordered: HoldId[];
+  /** Holds whose order was sold or closed: the quota entry ends. */
+  ended: HoldId[];
+}
+
+export interface Snapshot {
+  /** Epoch ms of the store's clock. */
+  at: number;
+  epoch: number;
+  /** First seat of the partition's range in `codes`; codes are indices into `seatStates` by seat_no; 255: not in this partition. */
+  codes: Uint8Array;
+}

@@ -1,0 +1,55 @@
+import type { KeyRow, Rows } from './rows.ts';
+
+export type Table = keyof Rows;
+export type Put = { [T in Table]: { table: T; row: Rows[T] } }[Table];
+
+/** One line of the journal: everything that one request changed, so that a crash keeps all of it or nothing. */
+export interface JournalRecord {
+  puts?: Put[];
+  key?: KeyRow;
+}
+
+export interface State {
+  readonly tables: { [T in Table]: Map<string, Rows[T]> };
+  readonly keys: Map<string, KeyRow>;
+  put<T extends Table>(table: T, row: Rows[T]): void;
+  /** What was put since the last call. Operations are synchronous, so this is one operation's work. */
+  take(): Put[];
+  /** Applies a line of the journal at start. */
+  replay(record: JournalRecord): void;
+}
+
+export function createState(): State {
+  const tables: State['tables'] = {
+    intents: new Map(),
+    charges: new Map(),
+    refunds: new Map(),
+    methods: new Map(),
+    tokens: new Map(),
+    events: new Map(),
+  };
+  const keys = new Map<string, KeyRow>();
+  let fresh: Put[] = [];
+
+  const set = <T extends Table>(table: T, row: Rows[T]): void => {
+    (tables[table] as Map<string, Rows[T]>).set(row.id, row);
+  };
+
+  return {
+    tables,
+    keys,
+    put: (table, row) => {
+      set(table, row);
+      fresh.push({ table, row } as Put);
+    },
+    take: () => {
+      const taken = fresh;
+      fresh = [];
+      return taken;
+    },
+    replay: (record) => {
+      for (const put of record.puts ?? []) set(put.table, put.row);
+      if (record.key) keys.set(record.key.key, record.key);
+    },
+  };
+}

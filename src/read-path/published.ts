@@ -1,0 +1,84 @@
+import type { EventId } from '../core/hold.ts';
+import type { Phase } from '../core/phase.ts';
+
+/**
+ * The shared objects that everybody reads: one per event, the same for all, cacheable, no cookie, no per-visitor state
+ * (W4). Published by the leader, served from memory. Versions are [term, count], compared in that order: browser and edge
+ * ignore an older one.
+ */
+export type Version = [term: number, count: number];
+
+/** Max-age of each object, seconds. */
+export const maxAgeSeconds = { status: 1, availability: 2, counts: 5, event: 5 } as const;
+
+/** GET /api/events/{event}/status */
+export interface StatusObject {
+  v: Version;
+  event: EventId;
+  phase: Phase;
+  /** Last number called, per shard. */
+  frontier: number[];
+  /** Last number issued, per shard: how long the line is. */
+  last: number[];
+  /** Passes a second: measured over the last 30 s, and what the controller aims at. */
+  rate: { measured: number; target: number };
+  /** Smoothed share of called numbers that did not come. */
+  noShow: number;
+  seats: {
+    total: number;
+    /** Coarse: exact below 100, else rounded down to two digits. */
+    left: number;
+    /** Held or reserved and unpaid: may come back. Coarse as `left`. */
+    inBaskets: number;
+  };
+  /** Minor units over the categories that have seats left; null when none has. */
+  priceRange: { min: number; max: number; currency: string } | null;
+  /** Everything is sold: final unless seats come back. */
+  soldOut: boolean;
+  poll: { minMs: number; maxMs: number };
+  message: string | null;
+  /** Epoch ms at publishing, the store's clock. */
+  serverTime: number;
+  /** Epoch ms; null when not scheduled. */
+  opensAt: number | null;
+  /** Epoch ms; null when open-ended. */
+  closesAt: number | null;
+  layout: string;
+  /** Hash of the fairness log's last entry; null until the log exists. */
+  log: string | null;
+}
+
+/** GET /api/events/{event}/counts */
+export interface CountsObject {
+  v: Version;
+  layout: string;
+  total: { available: number; seats: number };
+  sections: Record<string, number>;
+  categories: Record<string, number>;
+}
+
+/**
+ * GET /api/events/{event}/availability and /availability/{section}: `application/octet-stream`. The whole event: one bit a
+ * seat by seat_no, least significant bit first, 1 = available. A section: the same in the order of `LayoutSection.seats`.
+ * Headers `x-onsale-version: term.count`, `x-onsale-layout: hash`.
+ */
+export type AvailabilityBits = Uint8Array;
+
+/** GET /api/events/{event} */
+export interface EventObject {
+  v: Version;
+  id: EventId;
+  name: string;
+  phase: Phase;
+  currency: string;
+  performanceAt: string | null;
+  opensAt: string | null;
+  closesAt: string | null;
+  prices: { category: string; color: string; price: number; fee: number }[];
+  orderFee: number;
+  limits: { holdSeatsMax: number; accountSeatsMax: number | null; holdMinutes: number };
+  seatCount: number;
+  /** `/api/events/{event}/layout-{hash}.json` */
+  layout: string;
+  payment: { publishableKey: string; script: string; test: boolean };
+}

@@ -1,0 +1,123 @@
+import pg from 'pg';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+
+/** One call to Postgres: a statement or a function. There is no transaction across calls, so none is open while anybody thinks. */
+export interface Db {
+  /**
+   * Runs a named (prepared) statement. `int8` comes back as number, `timestamptz` as epoch ms (number, null kept).
+   * Serialisation failures and deadlocks are retried up to three times; every other fault is a `StoreFault` or, for a
+   * violated constraint, the driver's error with its `code`.
+   */
+  query<Row>(name: string, text: string, values?: readonly unknown[]): Promise<Row[]>;
+  close(): Promise<void>;
+}
+
+export interface DbOptions {
+  url: string;
+  poolSize: number;
+  clock: Clock;
+  log: Logger;
+  applicationName?: string;
+}
+
+const retriesMax = 3;
+const retriedCodes = new Set(['40001', '40P01']);
+/** lock_not_available, query_canceled (statement_timeout), too_many_connections, cannot_connect_now, shutdowns. */
+const busyCodes = new Set(['55P03', '57014']);
+const unavailableCodes = new Set(['53300', '57P03', '3D000', '28P01', '08001', '08004']);
+const refusedBeforeSending = new Set(['ECONNREFUSED', 'ENOENT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND']);
+/** Chosen so that a request never waits longer than a buyer would: statement 5 s, lock 1 s, idle in transaction 2 s. */
+const sessionOptions =
+  '-c statement_timeout=5000 -c lock_timeout=1000 -c idle_in_transaction_session_timeout=2000 -c synchronous_commit=on -c plan_cache_mode=auto';
+
+const typeParsers = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    if (oid === 20) return (text: string) => Number(text);
+    if (oid === 1184) return (text: string) => Date.parse(isoOf(text));
+    if (oid === 1700) return (text: string) => Number(text);
+    return pg.types.getTypeParser(oid, format as 'text');
+  },
+};
+
+/** `2026-01-01 10:00:00.123456+00` → a form that Date.parse takes; sessions run with TimeZone UTC. */
+function isoOf(text: string): string {
+  return text.replace(' ', 'T').replace(/\+00$/, 'Z');
+}
+
+export function createDb(options: DbOptions): Db {
+  const { log, clock } = options;
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: options.poolSize,
+    application_name: options.applicationName ?? 'onsale',
+    options: `${sessionOptions} -c TimeZone=UTC`,
+    types: typeParsers as never,
+    connectionTimeoutMillis: 5_000,
+    // The server's own time limit comes first; this one catches a frozen server or a dead network.
+    query_timeout: 8_000,
+    keepAlive: true,
+  });
+  pool.on('error', (error) => log.warn({ err: error }, 'idle Postgres connection lost'));
+
+  async function query<Row>(name: string, text: string, values: readonly unknown[] = []): Promise<Row[]> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const result = await runOnce(name, text, values);
+        return result.rows as Row[];
+      } catch (error) {
+        const code = (error as { code?: string }).code ?? '';
+        if (retriedCodes.has(code) && attempt < retriesMax) {
+          await clock.sleep(5 * 2 ** attempt);
+          continue;
+        }
+        throw faultOf(error);
+      }
+    }
+  }
+
+  async function runOnce(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResult> {
+    let client: pg.PoolClient;
+    try {
+      client = await pool.connect();
+    } catch (error) {
+      throw new StoreFault(
+        'store_unavailable',
+        `Postgres cannot be reached: ${(error as Error).message}`,
+        error,
+      );
+    }
+    try {
+      const result = await client.query({ name, text, values: values as unknown[] });
+      client.release();
+      return result;
+    } catch (error) {
+      // A server error leaves the connection usable; anything else (lost, timed out) does not.
+      client.release(isServerError(error) ? undefined : (error as Error));
+      throw error;
+    }
+  }
+
+  return { query, close: () => pool.end() };
+}
+
+function isServerError(error: unknown): boolean {
+  return typeof (error as { severity?: unknown }).severity === 'string';
+}
+
+/** Constraint violations (class 23) and our own errors pass through: callers know what they mean. */
+function faultOf(error: unknown): unknown {
+  if (error instanceof StoreFault) return error;
+  const { code = '', message } = error as { code?: string; message: string };
+  if (isServerError(error)) {
+    if (busyCodes.has(code) || retriedCodes.has(code)) return new StoreFault('store_busy', message, error);
+    if (unavailableCodes.has(code)) return new StoreFault('store_unavailable', message, error);
+    if (code.startsWith('57P') || code.startsWith('53') || code === '25006') {
+      return new StoreFault('outcome_unknown', message, error);
+    }
+    return error;
+  }
+  if (refusedBeforeSending.has(code)) return new StoreFault('store_unavailable', message, error);
+  return new StoreFault('outcome_unknown', message, error);
+}
