@@ -1,0 +1,375 @@
+import path from 'node:path';
+import { fallbackDataDir } from './postgres-install.ts';
+
+/** Everything that is read from the environment, once, at start. Frozen; `app.ts` hands each part its branch. */
+export interface Config {
+  readonly http: {
+    readonly host: string;
+    /** Undefined: the first free port from 3000 on. 0: any free one. */
+    readonly port: number | undefined;
+    /** Without a final slash. Undefined: the address that the server listens on. */
+    readonly publicUrl: string | undefined;
+    /** Whose X-Forwarded-For is believed: nobody's, that of so many hops, or that of these addresses. */
+    readonly trustProxy: false | number | readonly string[];
+  };
+  readonly dataDir: string;
+  readonly database:
+    | { readonly kind: 'embedded'; readonly dataDir: string; readonly fallbackDir: string | undefined }
+    | { readonly kind: 'external'; readonly url: string };
+  readonly organiser: {
+    readonly email: string /** Undefined: made once and stored. */;
+    readonly password: string | undefined;
+  };
+  /** Undefined: made once and stored (stored-secret.ts). */
+  readonly secret: string | undefined;
+  readonly logLevel: string;
+  readonly staticDir: string | undefined;
+  readonly payments:
+    | { readonly kind: 'simulator' }
+    | {
+        readonly kind: 'stripe';
+        readonly secretKey: string;
+        readonly publishableKey: string;
+        /** Several while one is being replaced. */
+        readonly webhookSecrets: readonly string[];
+        readonly apiBase: string;
+        readonly live: boolean;
+      };
+  /** Allowed, but worth a sentence at start. */
+  readonly warnings: readonly string[];
+}
+
+export interface ConfigProblem {
+  variable: string;
+  problem: string;
+}
+
+export type ConfigOutcome = { kind: 'ok'; config: Config } | { kind: 'invalid'; problems: ConfigProblem[] };
+
+export const organiserPasswordLengthMin = 12;
+export const secretLengthMin = 32;
+
+type Parsed<T> = { value: T } | { problem: string };
+
+interface Variable<T> {
+  doc: string;
+  /** What holds when it is not set, in words. */
+  otherwise: string;
+  parse(text: string): Parsed<T>;
+  /** Its value is never printed. */
+  secret?: true;
+}
+
+const variable = <T>(definition: Variable<T>): Variable<T> => definition;
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+const stripeApi = 'https://api.stripe.com';
+
+const variables = {
+  PORT: variable({
+    doc: 'Port of the web server; 0 takes any free one.',
+    otherwise: 'the first free port from 3000 on',
+    parse: (text) => wholeNumber(text, 0, 65_535),
+  }),
+  HOST: variable({
+    doc: 'Address to listen on. 0.0.0.0 lets other machines in.',
+    otherwise: '127.0.0.1',
+    parse: (text) =>
+      /^[\w.:-]+$/.test(text) ? { value: text } : { problem: 'is not a host name or address' },
+  }),
+  DATABASE_URL: variable({
+    doc: 'A Postgres of your own, 14 or later: postgres://user:password@host:port/database.',
+    otherwise: 'an embedded Postgres in the data folder',
+    parse: databaseUrl,
+    secret: true,
+  }),
+  ONSALE_DATA_DIR: variable({
+    doc: 'Folder for the embedded database and for the secrets that are made once.',
+    otherwise: '`.data` in the checkout',
+    parse: (text) => ({ value: path.resolve(text) }),
+  }),
+  ONSALE_PUBLIC_URL: variable({
+    doc: 'The address that buyers see, as in links and returns from the bank.',
+    otherwise: 'the address that the server listens on',
+    parse: (text) => httpUrl(text),
+  }),
+  ONSALE_TRUST_PROXY: variable({
+    doc: 'Proxies in front whose X-Forwarded-For is believed: a number of hops, or their addresses or networks, comma separated.',
+    otherwise: 'none is believed',
+    parse: trustedProxies,
+  }),
+  ONSALE_ORGANISER_EMAIL: variable({
+    doc: 'The organiser who may sign in.',
+    otherwise: 'organiser@example.org',
+    parse: (text) =>
+      /^[^\s@]+@[^\s@]+$/.test(text)
+        ? { value: text.toLowerCase() }
+        : { problem: 'is not an e-mail address' },
+  }),
+  ONSALE_ORGANISER_PASSWORD: variable({
+    doc: `Their password, at least ${organiserPasswordLengthMin} characters.`,
+    otherwise: 'made once, stored in the data folder and printed at start',
+    parse: (text) => longEnough(text, organiserPasswordLengthMin),
+    secret: true,
+  }),
+  ONSALE_SECRET: variable({
+    doc: `Signs queue tickets, passes and receipts; at least ${secretLengthMin} characters, the same in all processes of one installation.`,
+    otherwise: 'made once and stored in the data folder',
+    parse: (text) => longEnough(text, secretLengthMin),
+    secret: true,
+  }),
+  ONSALE_LOG_LEVEL: variable({
+    doc: `How much is logged: ${logLevels.join(', ')}.`,
+    otherwise: 'info',
+    parse: (text) =>
+      logLevels.includes(text) ? { value: text } : { problem: `is none of ${logLevels.join(', ')}` },
+  }),
+  ONSALE_STATIC_DIR: variable({
+    doc: 'Folder that the published objects are also written to as files, for nginx or a CDN to serve.',
+    otherwise: 'they are served from memory only',
+    parse: (text) => ({ value: path.resolve(text) }),
+  }),
+  STRIPE_SECRET_KEY: variable({
+    doc: 'Stripe secret or restricted key (sk_… or rk_…). All three Stripe keys, or none.',
+    otherwise: 'the payment simulator takes the payments',
+    parse: (text) => stripeKey(text, /^(sk|rk)_(test|live)_\w+$/, 'sk_test_… or sk_live_…'),
+    secret: true,
+  }),
+  STRIPE_PUBLISHABLE_KEY: variable({
+    doc: 'Stripe publishable key (pk_…), sent to the payment page.',
+    otherwise: 'the payment simulator takes the payments',
+    parse: (text) => stripeKey(text, /^pk_(test|live)_\w+$/, 'pk_test_… or pk_live_…'),
+  }),
+  STRIPE_WEBHOOK_SECRET: variable({
+    doc: 'Signing secret of the webhook endpoint (whsec_…); several, comma separated, while one is being replaced.',
+    otherwise: 'the payment simulator takes the payments',
+    parse: webhookSecrets,
+    secret: true,
+  }),
+  STRIPE_API_BASE: variable({
+    doc: 'Where the Stripe API is, when it is not Stripe: a simulator or a recording proxy.',
+    otherwise: stripeApi,
+    parse: (text) => httpUrl(text),
+  }),
+};
+
+type Name = keyof typeof variables;
+type Values = { [K in Name]?: (typeof variables)[K] extends Variable<infer T> ? T : never };
+
+/** Read by the tests or by other programs of ours, not part of the configuration. */
+const otherVariables = new Set(['ONSALE_TEST_POSTGRES', 'ONSALE_TEST_POSTGRES_BIN', 'ONSALE_TEST_CHROMIUM']);
+const checkout = path.resolve(import.meta.dirname, '../..');
+
+/** All problems together, so that a person mends them in one go. Empty values count as not set. */
+export function readConfig(env: Record<string, string | undefined>): ConfigOutcome {
+  const problems: ConfigProblem[] = unknownVariables(env);
+  const values: Values = {};
+  for (const name of Object.keys(variables) as Name[]) {
+    const text = env[name]?.trim();
+    if (!text) continue;
+    const parsed = variables[name].parse(text);
+    if ('problem' in parsed) problems.push({ variable: name, problem: parsed.problem });
+    else Object.assign(values, { [name]: parsed.value });
+  }
+  problems.push(...crossChecks(values, env));
+  if (problems.length > 0) return { kind: 'invalid', problems };
+  return { kind: 'ok', config: deepFreeze(assemble(values)) };
+}
+
+function assemble(values: Values): Config {
+  const dataDir = values.ONSALE_DATA_DIR ?? path.join(checkout, '.data');
+  const config = {
+    http: {
+      host: values.HOST ?? '127.0.0.1',
+      port: values.PORT,
+      publicUrl: values.ONSALE_PUBLIC_URL,
+      trustProxy: values.ONSALE_TRUST_PROXY ?? (false as const),
+    },
+    dataDir,
+    database: values.DATABASE_URL
+      ? { kind: 'external' as const, url: values.DATABASE_URL }
+      : {
+          kind: 'embedded' as const,
+          dataDir: path.join(dataDir, 'postgres'),
+          // A folder that somebody named is used or refused, never silently replaced.
+          fallbackDir: values.ONSALE_DATA_DIR ? undefined : fallbackDataDir(dataDir),
+        },
+    organiser: {
+      email: values.ONSALE_ORGANISER_EMAIL ?? 'organiser@example.org',
+      password: values.ONSALE_ORGANISER_PASSWORD,
+    },
+    secret: values.ONSALE_SECRET,
+    logLevel: values.ONSALE_LOG_LEVEL ?? 'info',
+    staticDir: values.ONSALE_STATIC_DIR,
+    payments: payments(values),
+  };
+  return { ...config, warnings: warningsAbout(config) };
+}
+
+function payments(values: Values): Config['payments'] {
+  const {
+    STRIPE_SECRET_KEY: secretKey,
+    STRIPE_PUBLISHABLE_KEY: publishableKey,
+    STRIPE_WEBHOOK_SECRET: secrets,
+  } = values;
+  if (!secretKey || !publishableKey || !secrets) return { kind: 'simulator' };
+  const apiBase = values.STRIPE_API_BASE ?? stripeApi;
+  return {
+    kind: 'stripe',
+    secretKey,
+    publishableKey,
+    webhookSecrets: secrets,
+    apiBase,
+    live: isLive(secretKey),
+  };
+}
+
+function crossChecks(values: Values, env: Record<string, string | undefined>): ConfigProblem[] {
+  const problems: ConfigProblem[] = [];
+  const keys = ['STRIPE_SECRET_KEY', 'STRIPE_PUBLISHABLE_KEY', 'STRIPE_WEBHOOK_SECRET'] as const;
+  const given = keys.filter((key) => env[key]?.trim());
+  if (given.length > 0 && given.length < keys.length) {
+    for (const key of keys.filter((name) => !given.includes(name))) {
+      problems.push({
+        variable: key,
+        problem: `is missing while ${given.join(' and ')} ${given.length > 1 ? 'are' : 'is'} set: all three or none`,
+      });
+    }
+  }
+  if (given.length === 0 && values.STRIPE_API_BASE) {
+    problems.push({ variable: 'STRIPE_API_BASE', problem: 'has no effect without the Stripe keys' });
+  }
+  const { STRIPE_SECRET_KEY: secretKey, STRIPE_PUBLISHABLE_KEY: publishableKey } = values;
+  if (secretKey && publishableKey && isLive(secretKey) !== isLive(publishableKey)) {
+    problems.push({
+      variable: 'STRIPE_PUBLISHABLE_KEY',
+      problem: 'and STRIPE_SECRET_KEY mix a test and a live key',
+    });
+  }
+  return problems;
+}
+
+function warningsAbout(config: Omit<Config, 'warnings'>): string[] {
+  const warnings: string[] = [];
+  const { payments: money, http } = config;
+  const loopback = ['127.0.0.1', '::1', 'localhost'].includes(http.host);
+  if (money.kind === 'simulator' && !loopback) {
+    warnings.push(
+      `HOST ${http.host} lets other machines in while payments are simulated: anybody can "pay" with a test card.`,
+    );
+  }
+  if (money.kind === 'stripe' && money.live) {
+    if (!http.publicUrl?.startsWith('https://')) {
+      warnings.push(
+        'Live Stripe keys without an https:// ONSALE_PUBLIC_URL: buyers would pay over an open connection.',
+      );
+    }
+    if (money.apiBase !== stripeApi)
+      warnings.push(`Live Stripe keys are sent to ${money.apiBase}, which is not Stripe.`);
+  }
+  return warnings;
+}
+
+function unknownVariables(env: Record<string, string | undefined>): ConfigProblem[] {
+  return Object.keys(env)
+    .filter((name) => name.startsWith('ONSALE_') && !(name in variables) && !otherVariables.has(name))
+    .map((name) => {
+      const [nearest] = Object.keys(variables)
+        .map((known) => ({ known, distance: editDistance(name, known) }))
+        .sort((a, b) => a.distance - b.distance);
+      const hint = nearest && nearest.distance <= 4 ? ` Did you mean ${nearest.known}?` : '';
+      return { variable: name, problem: `is not a setting of Onsale.${hint}` };
+    });
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (const [i, letter] of [...a].entries()) {
+    const next = [i + 1];
+    for (const [j, other] of [...b].entries()) {
+      next.push(Math.min(next[j]! + 1, row[j + 1]! + 1, row[j]! + (letter === other ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}
+
+function wholeNumber(text: string, min: number, max: number): Parsed<number> {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return { value };
+  return { problem: `is not a whole number from ${min} to ${max}` };
+}
+
+function longEnough(text: string, min: number): Parsed<string> {
+  return text.length >= min
+    ? { value: text }
+    : { problem: `has ${text.length} characters, at least ${min} are needed` };
+}
+
+function databaseUrl(text: string): Parsed<string> {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^postgres(ql)?:$/.test(url.protocol)) return { problem: 'is not a postgres:// address' };
+  return url.pathname.length > 1
+    ? { value: text }
+    : { problem: 'names no database (postgres://host/database)' };
+}
+
+function httpUrl(text: string): Parsed<string> {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol)) return { problem: 'is not an http:// or https:// address' };
+  if (url.username || url.search || url.hash) return { problem: 'may hold neither credentials, nor ? or #' };
+  return { value: url.href.replace(/\/+$/, '') };
+}
+
+function stripeKey(text: string, form: RegExp, example: string): Parsed<string> {
+  return form.test(text) ? { value: text } : { problem: `does not look like ${example}` };
+}
+
+function webhookSecrets(text: string): Parsed<string[]> {
+  const value = text.split(',').map((part) => part.trim());
+  return value.every((part) => /^whsec_\S+$/.test(part))
+    ? { value }
+    : { problem: 'does not look like whsec_…, comma separated' };
+}
+
+function trustedProxies(text: string): Parsed<number | string[]> {
+  if (/^\d+$/.test(text)) return wholeNumber(text, 1, 10);
+  const value = text.split(',').map((part) => part.trim());
+  const known = /^(loopback|linklocal|uniquelocal|[\d.]+(\/\d+)?|[\da-f:.]*:[\da-f:.]*(\/\d+)?)$/i;
+  if (value.every((part) => known.test(part))) return { value };
+  return {
+    problem:
+      'is neither a number of hops (1 to 10) nor a list of addresses; believing everybody would let buyers choose their own address',
+  };
+}
+
+function isLive(key: string): boolean {
+  return key.includes('_live_');
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const child of Object.values(value)) deepFreeze(child);
+  }
+  return value;
+}
+
+/** docs/reference/configuration.md; a test compares the file with this. */
+export function configReference(): string {
+  const rows = (Object.entries(variables) as [Name, Variable<unknown>][]).map(
+    ([name, { doc, otherwise, secret }]) =>
+      `| \`${name}\` | ${doc}${secret ? ' Secret.' : ''} | ${otherwise} |`,
+  );
+  return [
+    '# Configuration',
+    '',
+    'Read once from the environment at start. All mistakes are reported together, and nothing starts until they are',
+    'mended. An `ONSALE_` variable that is not listed here is reported as a probable typing error.',
+    'Made from `src/runtime/config.ts` by `node --import tsx scripts/write-reference.ts`.',
+    '',
+    '| variable | what it sets | when not set |',
+    '|---|---|---|',
+    ...rows,
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,30 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Random } from './random.ts';
+
+/**
+ * A secret that is made once and kept in the data folder (0600): the same after every restart. `length` is in bytes
+ * of chance; the text is base64url. Two processes that start at once end with the same one.
+ */
+export function storedSecret(dataDir: string, name: string, random: Random, length = 32): string {
+  const file = path.join(dataDir, name);
+  // Others may pass through (the database's user must), not look inside.
+  fs.mkdirSync(dataDir, { recursive: true, mode: 0o711 });
+  const known = readSecret(file);
+  if (known) return known;
+  const partial = `${file}.${process.pid}`;
+  fs.writeFileSync(partial, `${Buffer.from(random.bytes(length)).toString('base64url')}\n`, { mode: 0o600 });
+  try {
+    // A link is whole or not there, and refuses to replace what another process made meanwhile.
+    fs.linkSync(partial, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    fs.rmSync(partial);
+  }
+  return readSecret(file)!;
+}
+
+function readSecret(file: string): string | undefined {
+  return fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim() : undefined;
+}
