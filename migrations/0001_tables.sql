@@ -274,7 +274,6 @@ CREATE TABLE published (
   published_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (event_no, name)
 );
-CREATE SEQUENCE published_changes;
 
 CREATE TABLE audit_log (
   entry    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -20,6 +20,8 @@ export interface DbOptions {
   clock: Clock;
   log: Logger;
   applicationName?: string;
+  /** 5 s unless told: only the organiser's long steps (publishing a plan) take more. */
+  statementTimeoutMs?: number;
 }
 
 const retriesMax = 3;
@@ -28,9 +30,10 @@ const retriedCodes = new Set(['40001', '40P01']);
 const busyCodes = new Set(['55P03', '57014']);
 const unavailableCodes = new Set(['53300', '57P03', '3D000', '28P01', '08001', '08004']);
 const refusedBeforeSending = new Set(['ECONNREFUSED', 'ENOENT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND']);
-/** Chosen so that a request never waits longer than a buyer would: statement 5 s, lock 1 s, idle in transaction 2 s. */
+/** Chosen so that a request never waits longer than a buyer would. */
+const statementTimeoutMs = 5_000;
 const sessionOptions =
-  '-c statement_timeout=5000 -c lock_timeout=1000 -c idle_in_transaction_session_timeout=2000 -c synchronous_commit=on -c plan_cache_mode=auto';
+  '-c lock_timeout=1000 -c idle_in_transaction_session_timeout=2000 -c synchronous_commit=on -c TimeZone=UTC';
 
 const typeParsers = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
@@ -48,15 +51,16 @@ function isoOf(text: string): string {
 
 export function createDb(options: DbOptions): Db {
   const { log, clock } = options;
+  const timeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
   const pool = new pg.Pool({
     connectionString: options.url,
     max: options.poolSize,
     application_name: options.applicationName ?? 'onsale',
-    options: `${sessionOptions} -c TimeZone=UTC`,
+    options: `${sessionOptions} -c statement_timeout=${timeoutMs}`,
     types: typeParsers as never,
     connectionTimeoutMillis: 5_000,
     // The server's own time limit comes first; this one catches a frozen server or a dead network.
-    query_timeout: 8_000,
+    query_timeout: timeoutMs + 3_000,
     keepAlive: true,
   });
   pool.on('error', (error) => log.warn({ err: error }, 'idle Postgres connection lost'));

@@ -1,0 +1,281 @@
+import type { EventId, EventNo } from '../core/hold.ts';
+import { type Phase, phases, phaseTransitions } from '../core/phase.ts';
+import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Db } from './db.ts';
+import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
+
+/** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
+export interface House {
+  layoutHash: string;
+  layout: Layout;
+  /** By seat_no. */
+  seats: SeatFacts[];
+  byGuid: Map<string, SeatNo>;
+}
+
+export interface Events {
+  /** The event, at most a second old; null when there is none of that name. */
+  find(event: EventId): Promise<EventRecord | null>;
+  findByNo(event: EventNo): Promise<EventRecord | null>;
+  list(): Promise<EventRecord[]>;
+  /** Which store arbitrates each partition, read less than a second ago: nobody answers "granted" on an older one. */
+  modes(event: EventNo): Promise<PartitionMode[]>;
+  /** Forgets what is remembered about modes, after an arbiter answered `stale`. */
+  forgetModes(event: EventNo): void;
+  house(event: EventRecord): Promise<House>;
+  layoutBytes(hash: string): Promise<Uint8Array | null>;
+  create(
+    command: CreateEventCommand,
+  ): Promise<{ kind: 'created'; event: EventRecord } | { kind: 'exists' } | { kind: 'unknown_plan' }>;
+  /** Operator's controls, guarded by the version that he looked at. */
+  changeOnSale(command: OnSaleCommand): Promise<OnSaleOutcome>;
+}
+
+export interface CreateEventCommand {
+  event: EventId;
+  name: string;
+  planId: string;
+  currency: string;
+  performanceAt: number | null;
+  onSaleAt: number | null;
+  saleEndsAt: number | null;
+  prices: Record<string, number>;
+  settings: Partial<EventSettings>;
+}
+
+export interface OnSaleCommand {
+  event: EventRecord;
+  actor: string;
+  expectedVersion: number;
+  phase?: Phase;
+  message?: string | null;
+  rateCeiling?: number | null;
+}
+
+export interface OnSaleControls {
+  phase: Phase;
+  version: number;
+  message: string | null;
+  rateCeiling: number | null;
+}
+export type OnSaleOutcome =
+  | { kind: 'changed'; now: OnSaleControls }
+  /** Somebody changed it in between: nothing was done. */
+  | { kind: 'conflict'; now: OnSaleControls }
+  /** The phase cannot follow the present one; `possible` can. */
+  | { kind: 'impossible'; now: OnSaleControls; possible: readonly Phase[] }
+  | { kind: 'unknown' };
+
+/** How long a web process trusts what it read about an event or its modes. */
+const freshMs = 900;
+const housesMax = 20;
+
+const columns = `event_no, event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings,
+  phase, version, message, rate_ceiling, layout_hash, seat_count`;
+
+interface EventRow {
+  event_no: number;
+  event_id: string;
+  name: string;
+  plan_id: string;
+  currency: string;
+  performance_at: number | null;
+  on_sale_at: number | null;
+  sale_ends_at: number | null;
+  prices: Record<string, number>;
+  settings: Partial<EventSettings>;
+  phase: Phase;
+  version: number;
+  message: string | null;
+  rate_ceiling: number | null;
+  layout_hash: string | null;
+  seat_count: number;
+}
+
+export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
+  const byId = createMemory<EventId, EventRecord | null>(clock);
+  const byNo = createMemory<EventNo, EventRecord | null>(clock);
+  const modesByNo = createMemory<EventNo, PartitionMode[]>(clock);
+  const houses = new Map<string, Promise<House>>();
+
+  const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
+    (await db.query<EventRow>(name, `SELECT ${columns} FROM events ${where}`, values)).map(recordOf);
+
+  async function house(event: EventRecord): Promise<House> {
+    const hash = event.layoutHash;
+    if (!hash) throw new Error(`event ${event.event} is not published`);
+    const key = `${event.eventNo}/${hash}`;
+    let loading = houses.get(key);
+    if (!loading) {
+      loading = loadHouse(db, event.eventNo, hash);
+      houses.set(key, loading);
+      loading.catch(() => houses.delete(key));
+      // Old houses go first: a Map keeps the order of insertion.
+      for (const old of houses.keys()) {
+        if (houses.size <= housesMax) break;
+        houses.delete(old);
+      }
+    }
+    return loading;
+  }
+
+  return {
+    find: (event) =>
+      byId.get(event, async () => (await select('event_by_id', 'WHERE event_id = $1', [event]))[0] ?? null),
+    findByNo: (no) =>
+      byNo.get(no, async () => (await select('event_by_no', 'WHERE event_no = $1', [no]))[0] ?? null),
+    list: () => select('event_list', 'ORDER BY event_no', []),
+    modes: (no) =>
+      modesByNo.get(no, () =>
+        db.query<PartitionMode>(
+          'event_modes',
+          'SELECT partition, mode, epoch FROM event_partitions WHERE event_no = $1 ORDER BY partition',
+          [no],
+        ),
+      ),
+    forgetModes: (no) => modesByNo.forget(no),
+    house,
+    layoutBytes: async (hash) => {
+      const rows = await db.query<{ bytes: Buffer }>(
+        'layout_bytes',
+        'SELECT bytes FROM layouts WHERE hash = $1',
+        [hash],
+      );
+      return rows[0]?.bytes ?? null;
+    },
+    create: (command) => createEvent(db, command),
+    changeOnSale: async (command) => {
+      const outcome = await changeOnSale(db, command);
+      byId.forget(command.event.event);
+      byNo.forget(command.event.eventNo);
+      return outcome;
+    },
+  };
+}
+
+async function createEvent(db: Db, command: CreateEventCommand): ReturnType<Events['create']> {
+  const settings: EventSettings = { ...eventSettingsDefault, ...command.settings };
+  const rows = await db.query<EventRow>(
+    'event_create',
+    `INSERT INTO events (event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings)
+     SELECT $1, $2, p.plan_id, $4, to_timestamp($5::float8 / 1000), to_timestamp($6::float8 / 1000),
+       to_timestamp($7::float8 / 1000), $8, $9
+     FROM plans p WHERE p.plan_id = $3
+     ON CONFLICT (event_id) DO NOTHING RETURNING ${columns}`,
+    [
+      command.event,
+      command.name,
+      command.planId,
+      command.currency,
+      command.performanceAt,
+      command.onSaleAt,
+      command.saleEndsAt,
+      JSON.stringify(command.prices),
+      JSON.stringify(settings),
+    ],
+  );
+  const row = rows[0];
+  if (row) return { kind: 'created', event: recordOf(row) };
+  const plan = await db.query('plan_exists', 'SELECT 1 FROM plans WHERE plan_id = $1', [command.planId]);
+  return plan.length === 0 ? { kind: 'unknown_plan' } : { kind: 'exists' };
+}
+
+async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutcome> {
+  const { phase } = command;
+  const from = phase ? phases.filter((candidate) => phaseTransitions[candidate].includes(phase)) : [];
+  const [row] = await db.query<{
+    outcome: 'changed' | 'conflict' | 'impossible' | 'unknown';
+    phase: Phase;
+    version: number;
+    message: string | null;
+    rate_ceiling: number | null;
+  }>('on_sale_change', 'SELECT * FROM on_sale_change($1, $2, $3, $4, $5, $6, $7, $8, $9)', [
+    command.event.eventNo,
+    command.actor,
+    command.expectedVersion,
+    phase ?? null,
+    from,
+    command.message !== undefined,
+    command.message ?? null,
+    command.rateCeiling !== undefined,
+    command.rateCeiling ?? null,
+  ]);
+  if (!row || row.outcome === 'unknown') return { kind: 'unknown' };
+  const now = { phase: row.phase, version: row.version, message: row.message, rateCeiling: row.rate_ceiling };
+  if (row.outcome === 'impossible') return { kind: 'impossible', now, possible: phaseTransitions[row.phase] };
+  return { kind: row.outcome, now };
+}
+
+async function loadHouse(db: Db, event: EventNo, layoutHash: string): Promise<House> {
+  const [bytes, rows] = await Promise.all([
+    db.query<{ bytes: Buffer }>('layout_bytes', 'SELECT bytes FROM layouts WHERE hash = $1', [layoutHash]),
+    db.query<{ n: number; guid: string; section: string; row: string; label: string; category: string }>(
+      'event_seats',
+      `SELECT seat_no AS n, seat_guid AS guid, section_id AS section, row_label AS row, seat_label AS label, category
+       FROM event_seats WHERE event_no = $1 ORDER BY seat_no`,
+      [event],
+    ),
+  ]);
+  const first = bytes[0];
+  if (!first) throw new Error(`layout ${layoutHash} is missing`);
+  const seats: SeatFacts[] = rows.map((row) => ({
+    seatNo: row.n,
+    seatGuid: row.guid,
+    sectionId: row.section,
+    row: row.row,
+    label: row.label,
+    category: row.category,
+  }));
+  return {
+    layoutHash,
+    layout: JSON.parse(first.bytes.toString('utf8')) as Layout,
+    seats,
+    byGuid: new Map(seats.map((seat) => [seat.seatGuid, seat.seatNo])),
+  };
+}
+
+function recordOf(row: EventRow): EventRecord {
+  return {
+    eventNo: row.event_no,
+    event: row.event_id,
+    name: row.name,
+    planId: row.plan_id,
+    currency: row.currency,
+    performanceAt: row.performance_at,
+    onSaleAt: row.on_sale_at,
+    saleEndsAt: row.sale_ends_at,
+    prices: row.prices,
+    settings: { ...eventSettingsDefault, ...row.settings },
+    phase: row.phase,
+    version: row.version,
+    message: row.message,
+    rateCeiling: row.rate_ceiling,
+    layoutHash: row.layout_hash,
+    seatCount: row.seat_count,
+  };
+}
+
+/** Shares one read among all who ask within `freshMs`; a failed read is forgotten at once. Bounded. */
+function createMemory<Key, Value>(clock: Clock) {
+  const entries = new Map<Key, { since: number; value: Promise<Value> }>();
+  const entriesMax = 1_000;
+  return {
+    get(key: Key, read: () => Promise<Value>): Promise<Value> {
+      const known = entries.get(key);
+      const now = clock.monotonic();
+      if (known && now - known.since < freshMs) return known.value;
+      if (entries.size >= entriesMax) entries.clear();
+      const value = read();
+      const entry = { since: now, value };
+      entries.set(key, entry);
+      value.catch(() => {
+        if (entries.get(key) === entry) entries.delete(key);
+      });
+      return value;
+    },
+    forget(key: Key): void {
+      entries.delete(key);
+    },
+  };
+}
