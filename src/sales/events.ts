@@ -3,6 +3,7 @@ import { type Phase, phases, phaseTransitions } from '../core/phase.ts';
 import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
+import { seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
 
 /** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
@@ -208,25 +209,12 @@ async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutco
 }
 
 async function loadHouse(db: Db, event: EventNo, layoutHash: string): Promise<House> {
-  const [bytes, rows] = await Promise.all([
+  const [bytes, seats] = await Promise.all([
     db.query<{ bytes: Buffer }>('layout_bytes', 'SELECT bytes FROM layouts WHERE hash = $1', [layoutHash]),
-    db.query<{ n: number; guid: string; section: string; row: string; label: string; category: string }>(
-      'event_seats',
-      `SELECT seat_no AS n, seat_guid AS guid, section_id AS section, row_label AS row, seat_label AS label, category
-       FROM event_seats WHERE event_no = $1 ORDER BY seat_no`,
-      [event],
-    ),
+    seatFacts(db, event),
   ]);
   const first = bytes[0];
   if (!first) throw new Error(`layout ${layoutHash} is missing`);
-  const seats: SeatFacts[] = rows.map((row) => ({
-    seatNo: row.n,
-    seatGuid: row.guid,
-    sectionId: row.section,
-    row: row.row,
-    label: row.label,
-    category: row.category,
-  }));
   return {
     layoutHash,
     layout: JSON.parse(first.bytes.toString('utf8')) as Layout,
