@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import test, { type TestContext } from 'node:test';
+import pg from 'pg';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { isAlive } from '../../src/runtime/postgres-cluster.ts';
+import { PostgresFault } from '../../src/runtime/postgres-install.ts';
+import {
+  type PostgresOptions,
+  type PostgresServer,
+  startPostgres,
+} from '../../src/runtime/postgres-server.ts';
+
+const isRoot = process.getuid?.() === 0;
+const parentProgram = path.resolve(import.meta.dirname, '../support/postgres-parent.ts');
+const binDir = process.env.ONSALE_TEST_POSTGRES_BIN || undefined;
+
+function scratch(t: TestContext, under = os.tmpdir()): string {
+  const folder = fs.mkdtempSync(path.join(under, 'onsale-pg-'));
+  fs.chmodSync(folder, 0o755);
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function start(
+  t: TestContext,
+  dataDir: string,
+  more: Partial<PostgresOptions> = {},
+): Promise<PostgresServer> {
+  const server = await startPostgres({
+    dataDir,
+    binDir,
+    durable: true,
+    log: silentLogger,
+    clock: systemClock,
+    ...more,
+  });
+  t.after(() => server.stop());
+  return server;
+}
+
+async function query(url: string, sql: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Waits for the condition; the test's own time limit is the limit. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await systemClock.sleep(20);
+}
+
+interface Parent {
+  child: ChildProcess;
+  line: { port: number; pid: number; adopted: boolean; url: string };
+}
+
+async function startParent(t: TestContext, dataDir: string, ...more: string[]): Promise<Parent> {
+  const child = spawn(process.execPath, ['--import', 'tsx', parentProgram, dataDir, ...more], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
+  t.after(() => void child.kill('SIGKILL'));
+  const [chunk] = await once(child.stdout!, 'data');
+  return { child, line: JSON.parse(String(chunk)) };
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+}
+
+const limit = { timeout: 120_000 };
+
+test('it starts, keeps rows and its port over a restart, and stops for all who ask', limit, async (t) => {
+  const dataDir = scratch(t);
+  const first = await start(t, dataDir);
+  await first.ensureDatabase('onsale');
+  await first.ensureDatabase('onsale');
+  await query(first.url('onsale'), 'CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)');
+  const { pid, port } = first;
+  assert.equal(first.stop(), first.stop());
+  await first.stop();
+  assert.equal(isAlive(pid), false);
+  const second = await start(t, dataDir);
+  assert.equal(second.adopted, false);
+  assert.equal(second.port, port);
+  assert.deepEqual(await query(second.url('onsale'), 'SELECT n FROM kept'), [{ n: 7 }]);
+});
+
+test('it is durable when told so, listens on loopback only and asks for the password', limit, async (t) => {
+  const server = await start(t, scratch(t));
+  const [row] = await query(
+    server.url('postgres'),
+    `SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS commit,
+            current_setting('full_page_writes') AS pages, current_setting('listen_addresses') AS listen,
+            current_setting('unix_socket_directories') AS sockets`,
+  );
+  assert.deepEqual(row, { fsync: 'on', commit: 'on', pages: 'on', listen: '127.0.0.1', sockets: '' });
+  const other = new URL(server.url('postgres'));
+  other.password = 'guess';
+  await assert.rejects(query(other.href, 'SELECT 1'), { code: '28P01' });
+  assert.equal(fs.statSync(path.join(server.dataDir, 'password')).mode & 0o777, 0o600);
+});
+
+test(
+  'D4: a killed postmaster is started again on the same port, with every committed row',
+  limit,
+  async (t) => {
+    const server = await start(t, scratch(t));
+    const url = server.url('postgres');
+    await query(url, 'CREATE TABLE kept (n int); INSERT INTO kept SELECT generate_series(1, 1000)');
+    const { pid, port } = server;
+    server.kill9();
+    await until(() =>
+      query(url, 'SELECT count(*)::int AS n FROM kept').then(
+        (rows) => rows[0]?.n === 1000,
+        () => false,
+      ),
+    );
+    await until(() => server.pid !== pid);
+    assert.equal(server.port, port);
+    await server.stop();
+    assert.equal(isAlive(server.pid), false);
+  },
+);
+
+test('stop during a restart leaves nothing running', limit, async (t) => {
+  const dataDir = scratch(t);
+  const server = await start(t, dataDir);
+  const { pid } = server;
+  server.kill9();
+  await until(() => !isAlive(pid));
+  await server.stop();
+  assert.equal(isAlive(server.pid), false);
+  const again = await start(t, dataDir);
+  assert.equal(again.adopted, false);
+});
+
+test(
+  'D4: after kill -9 of the parent the orphan is adopted, with the same port and rows',
+  limit,
+  async (t) => {
+    const dataDir = scratch(t);
+    const { child, line } = await startParent(t, dataDir);
+    await query(line.url, 'CREATE TABLE kept AS SELECT 42 AS n');
+    await killed(child);
+    assert.equal(isAlive(line.pid), true);
+    const server = await start(t, dataDir, { binDir: undefined });
+    assert.equal(server.adopted, true);
+    assert.deepEqual([server.pid, server.port], [line.pid, line.port]);
+    assert.deepEqual(await query(server.url('postgres'), 'SELECT n FROM kept'), [{ n: 42 }]);
+    // An adopted server is supervised like any other.
+    server.kill9();
+    await until(() => server.pid !== line.pid);
+    assert.deepEqual(await query(server.url('postgres'), 'SELECT n FROM kept'), [{ n: 42 }]);
+    await server.stop();
+    assert.equal(isAlive(server.pid), false);
+  },
+);
+
+test(
+  'D4: an orphan that does not fit what is asked is stopped, and a fitting server started',
+  limit,
+  async (t) => {
+    const dataDir = scratch(t);
+    const { child, line } = await startParent(t, dataDir);
+    await killed(child);
+    const server = await start(t, dataDir, { binDir: undefined, durable: false });
+    assert.equal(server.adopted, false);
+    assert.equal(isAlive(line.pid), false);
+  },
+);
+
+test('a parent that leaves by an uncaught fault takes its server with it', limit, async (t) => {
+  const { child, line } = await startParent(t, scratch(t), 'exit');
+  if (child.exitCode === null) await once(child, 'exit');
+  await until(() => !isAlive(line.pid));
+});
+
+test('a second Onsale on the folder of a live one is refused and harms nothing', limit, async (t) => {
+  const dataDir = scratch(t);
+  const { line } = await startParent(t, dataDir);
+  await assert.rejects(
+    start(t, dataDir),
+    (fault: PostgresFault) => fault.code === 'in_use' && /process \d+/.test(fault.message),
+  );
+  assert.equal((await query(line.url, 'SELECT 1 AS one'))[0]?.one, 1);
+});
+
+test('a stale lock file whose number now belongs to another program is no obstacle', limit, async (t) => {
+  const dataDir = scratch(t);
+  await (await start(t, dataDir)).stop();
+  const file = path.join(dataDir, 'cluster/postmaster.pid');
+  fs.writeFileSync(file, `${process.pid}\n${dataDir}/cluster\n0\n5432\n`, { mode: 0o600 });
+  const server = await start(t, dataDir);
+  assert.equal(server.adopted, false);
+});
+
+test('an interrupted first start leaves nothing that a later one takes for a database', limit, async (t) => {
+  const dataDir = scratch(t);
+  fs.mkdirSync(path.join(dataDir, 'cluster.partial/base'), { recursive: true });
+  fs.writeFileSync(path.join(dataDir, 'cluster.partial/PG_VERSION'), '18\n');
+  const server = await start(t, dataDir);
+  assert.equal((await query(server.url('postgres'), 'SELECT 1 AS one'))[0]?.one, 1);
+  assert.equal(fs.existsSync(path.join(dataDir, 'cluster.partial')), false);
+});
+
+test('a port that is taken is a readable fault; one that we chose is chosen anew', limit, async (t) => {
+  const dataDir = scratch(t);
+  const server = await start(t, dataDir);
+  const { port } = server;
+  await server.stop();
+  const blocker = net.createServer().listen(port, '127.0.0.1');
+  t.after(() => void blocker.close());
+  await once(blocker, 'listening');
+  await assert.rejects(start(t, dataDir, { port }), { code: 'port_taken' });
+  const other = await start(t, dataDir);
+  assert.notEqual(other.port, port);
+});
+
+test('a server that cannot start says why, with its last words', limit, async (t) => {
+  const dataDir = scratch(t);
+  const faulty = start(t, dataDir, { settings: { max_connections: 'many' } });
+  await assert.rejects(
+    faulty,
+    (fault: PostgresFault) => fault.code === 'failed' && /max_connections/.test(fault.message),
+  );
+  fs.writeFileSync(path.join(dataDir, 'cluster/PG_VERSION'), '9\n');
+  await assert.rejects(start(t, dataDir), { code: 'version' });
+});
+
+test('a lost password file is said, not replaced', limit, async (t) => {
+  const dataDir = scratch(t);
+  await (await start(t, dataDir)).stop();
+  fs.rmSync(path.join(dataDir, 'password'));
+  await assert.rejects(start(t, dataDir), (fault: PostgresFault) => /password is gone/.test(fault.message));
+});
+
+test('as root, a folder under a closed one is refused when named, and kept elsewhere when it is ours', {
+  ...limit,
+  skip: isRoot ? false : 'the traps of root exist only as root',
+}, async (t) => {
+  const closed = scratch(t);
+  fs.chmodSync(closed, 0o700);
+  const dataDir = path.join(closed, 'data');
+  await assert.rejects(start(t, dataDir), { code: 'unreachable' });
+  const fallbackDir = path.join(scratch(t), 'kept');
+  const server = await start(t, dataDir, { fallbackDir });
+  assert.equal(server.dataDir, fallbackDir);
+  assert.equal((await query(server.url('postgres'), 'SELECT 1 AS one'))[0]?.one, 1);
+  assert.notEqual(fs.statSync(path.join(fallbackDir, 'cluster')).uid, 0);
+});
+
+test('the error is an Error with a code, never undefined', limit, async (t) => {
+  const file = path.join(scratch(t), 'file');
+  fs.writeFileSync(file, '');
+  await assert.rejects(
+    start(t, path.join(file, 'data')),
+    (fault) => fault instanceof PostgresFault && fault.code === 'permission',
+  );
+});

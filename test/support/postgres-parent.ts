@@ -1,0 +1,21 @@
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { startPostgres } from '../../src/runtime/postgres-server.ts';
+
+/**
+ * A process for crash tests: starts the server on the folder of its first argument, prints one line of JSON, and waits
+ * to be killed. With a second argument `exit` it leaves by an uncaught fault instead.
+ */
+const [dataDir, ending] = process.argv.slice(2);
+const server = await startPostgres({
+  dataDir: dataDir!,
+  durable: true,
+  log: silentLogger,
+  clock: systemClock,
+});
+const { port, pid, adopted } = server;
+process.stdout.write(`${JSON.stringify({ port, pid, adopted, url: server.url('postgres') })}\n`);
+if (ending === 'exit') throw new Error('on purpose');
+await new Promise<void>((resolve) => process.stdin.on('data', () => resolve()));
+await server.stop();
+process.stdin.destroy();
