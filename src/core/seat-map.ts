@@ -8,11 +8,20 @@ export type SeatNo = number;
 
 export type SeatAttribute = 'accessible' | 'companion' | 'restricted-view';
 
+export const seatAttributes: readonly SeatAttribute[] = ['accessible', 'companion', 'restricted-view'];
+
+/**
+ * What the file said beyond what we understand (the editor's uuids, a seat's radius, foreign keys): never read by us, kept
+ * so that an exported plan gives back everything that was put in. At most `planLimits.extrasDepthMax` levels deep.
+ */
+export type PlanExtras = Record<string, unknown>;
+
 export interface Category {
   /** The name is the key: seats refer to it and an event maps it to a price. */
   name: string;
   /** `#rrggbb` */
   color: string;
+  extras?: PlanExtras;
 }
 
 export interface PlanSeat {
@@ -26,6 +35,7 @@ export interface PlanSeat {
   attributes: SeatAttribute[];
   /** True when an aisle or gap lies between this seat and the next in row order: they are no neighbours. */
   breakAfter: boolean;
+  extras?: PlanExtras;
 }
 
 export interface PlanRow {
@@ -33,6 +43,7 @@ export interface PlanRow {
   label: string;
   /** In physical order along the row, which decides who is whose neighbour; never inferred from numbers. */
   seats: PlanSeat[];
+  extras?: PlanExtras;
 }
 
 export type AreaShape =
@@ -46,6 +57,7 @@ export interface PlanDecoration {
   color: string;
   borderColor: string;
   label: string;
+  extras?: PlanExtras;
 }
 
 /**
@@ -66,6 +78,7 @@ export interface PlanSection {
   capacity: number;
   category: string;
   outline: [number, number][];
+  extras?: PlanExtras;
 }
 
 export interface SeatingPlan {
@@ -75,6 +88,7 @@ export interface SeatingPlan {
   categories: Category[];
   sections: PlanSection[];
   decorations: PlanDecoration[];
+  extras?: PlanExtras;
 }
 
 /** Limits of a plan; larger ones are refused with the place. */
@@ -87,6 +101,13 @@ export const planLimits = {
   labelLengthMax: 190,
   fileBytesMax: 64 * 1024 * 1024,
   problemsListedMax: 100,
+  warningPlacesMax: 20,
+  /** Absolute coordinates in plan units; a real file had -1,995,039, which is kept and warned about. */
+  coordinateMax: 100_000_000,
+  decorationsMax: 5_000,
+  pointsPerShapeMax: 2_000,
+  jsonDepthMax: 32,
+  extrasDepthMax: 8,
 } as const;
 
 /** Everything about one seat that does not change during a sale, by seat_no. */
