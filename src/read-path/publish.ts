@@ -1,0 +1,188 @@
+import type { EventNo } from '../core/hold.ts';
+import type { Snapshot } from '../inventory/arbiter.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Db } from '../sales/db.ts';
+import type { House } from '../sales/events.ts';
+import type { EventRecord } from '../sales/record.ts';
+import { availabilityBits, coarse, countHouse, type HouseCounts } from './availability.ts';
+import type { CountsObject, EventObject, StatusObject, Version } from './published.ts';
+
+/** What the controller measured about the line; see the admission task. */
+export interface LineFigures {
+  frontier: number[];
+  last: number[];
+  /** Passes a second over the last 30 s. */
+  measuredRate: number;
+  targetRate: number;
+  noShow: number;
+}
+
+export interface PublishCommand {
+  event: EventRecord;
+  house: House;
+  /** The leader's term: every write is conditional on it. */
+  term: number;
+  /** Rises by one with each call of one term. */
+  count: number;
+  snapshot: Snapshot;
+  line: LineFigures;
+}
+
+export interface Publisher {
+  /** Publishes what is due; `false` and nothing written when another term rules. */
+  publish(command: PublishCommand): Promise<boolean>;
+}
+
+/** The crowd's polls: quick while the line is short, and never rarer than every 30 s (W5). Milliseconds. */
+const pollMaxMs = 30_000;
+const pollMinShortLineMs = 2_000;
+const pollMinMs = 5_000;
+const shortLine = 2_000;
+
+/** Every how many milliseconds an object is published again although nothing asked for it. */
+const dueMs = { status: 1_000, availability: 2_000, counts: 5_000, event: 5_000 } as const;
+type ObjectName = keyof typeof dueMs;
+
+export interface PublisherOptions {
+  db: Db;
+  clock: Clock;
+  payment: EventObject['payment'];
+}
+
+export function createPublisher({ db, clock, payment }: PublisherOptions): Publisher {
+  const published = new Map<string, number>();
+
+  function isDue(event: EventNo, term: number, name: ObjectName, change: string): boolean {
+    // A new phase, version or layout is told at once: the key changes, so that nothing is remembered for it.
+    const key = `${event}/${term}/${name}/${change}`;
+    const last = published.get(key);
+    const now = clock.monotonic();
+    // Half a tick of slack, so that a loop of one second does not miss every other time.
+    if (last !== undefined && now - last < dueMs[name] - 500) return false;
+    if (published.size > 10_000) published.clear();
+    published.set(key, now);
+    return true;
+  }
+
+  return {
+    async publish(command) {
+      const { event, house, term, count, snapshot } = command;
+      const v: Version = [term, count];
+      const counts = countHouse(snapshot.codes, house);
+      const change = `${event.phase}/${event.version}/${event.layoutHash}/${counts.available === 0}`;
+      const objects: [ObjectName, Uint8Array][] = [];
+      const add = (name: ObjectName, bytes: () => Uint8Array): void => {
+        if (isDue(event.eventNo, term, name, change)) objects.push([name, bytes()]);
+      };
+      add('status', () => json(statusObject(v, command, counts)));
+      add('availability', () => availabilityBits(snapshot.codes, event.seatCount));
+      add('counts', () => json(countsObject(v, house, counts)));
+      add('event', () => json(eventObject(v, event, house, payment)));
+      if (objects.length === 0) return true;
+      const [row] = await db.query<{ written: boolean }>(
+        'publish_objects',
+        'SELECT publish_objects($1, $2, $3, $4, $5) AS written',
+        [
+          event.eventNo,
+          term,
+          objects.map(([name]) => name),
+          objects.map(() => count),
+          objects.map(([, bytes]) => Buffer.from(bytes)),
+        ],
+      );
+      return row?.written === true;
+    },
+  };
+}
+
+function statusObject(v: Version, command: PublishCommand, counts: HouseCounts): StatusObject {
+  const { event, house, snapshot, line } = command;
+  const waiting = line.last.reduce(
+    (sum, last, shard) => sum + Math.max(0, last - (line.frontier[shard] ?? 0)),
+    0,
+  );
+  return {
+    v,
+    event: event.event,
+    phase: event.phase,
+    frontier: line.frontier,
+    last: line.last,
+    rate: { measured: twoDigits(line.measuredRate), target: twoDigits(line.targetRate) },
+    noShow: twoDigits(line.noShow),
+    seats: {
+      total: event.seatCount - counts.blocked,
+      left: coarse(counts.available),
+      inBaskets: coarse(counts.held + counts.reserved),
+    },
+    priceRange: priceRange(event, counts),
+    soldOut: event.phase === 'sold_out',
+    poll: { minMs: waiting < shortLine ? pollMinShortLineMs : pollMinMs, maxMs: pollMaxMs },
+    message: event.message,
+    serverTime: snapshot.at,
+    opensAt: event.onSaleAt,
+    closesAt: event.saleEndsAt,
+    layout: house.layoutHash,
+    log: null,
+  };
+}
+
+function countsObject(v: Version, house: House, counts: HouseCounts): CountsObject {
+  return {
+    v,
+    layout: house.layoutHash,
+    total: { available: counts.available, seats: house.seats.length - counts.blocked },
+    sections: counts.sections,
+    categories: counts.categories,
+  };
+}
+
+function eventObject(
+  v: Version,
+  event: EventRecord,
+  house: House,
+  payment: EventObject['payment'],
+): EventObject {
+  return {
+    v,
+    id: event.event,
+    name: event.name,
+    phase: event.phase,
+    currency: event.currency,
+    performanceAt: iso(event.performanceAt),
+    opensAt: iso(event.onSaleAt),
+    closesAt: iso(event.saleEndsAt),
+    prices: house.layout.categories.flatMap(({ name, color }) => {
+      const price = event.prices[name];
+      return price === undefined ? [] : [{ category: name, color, price, fee: event.settings.seatFee }];
+    }),
+    orderFee: event.settings.orderFee,
+    limits: {
+      holdSeatsMax: event.settings.holdSeatsMax,
+      accountSeatsMax: event.settings.accountSeatsMax,
+      holdMinutes: event.settings.holdTtlMs / 60_000,
+    },
+    seatCount: event.seatCount,
+    layout: `/api/events/${event.event}/layout-${house.layoutHash}.json`,
+    payment,
+  };
+}
+
+function priceRange(event: EventRecord, counts: HouseCounts): StatusObject['priceRange'] {
+  const prices = Object.entries(event.prices)
+    .filter(([category]) => (counts.categories[category] ?? 0) > 0)
+    .map(([, price]) => price + event.settings.seatFee);
+  if (prices.length === 0) return null;
+  return { min: Math.min(...prices), max: Math.max(...prices), currency: event.currency };
+}
+
+function twoDigits(value: number): number {
+  return Math.round(value * 100) / 100;
+}
+
+function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString();
+}
+
+function json(value: unknown): Uint8Array {
+  return Buffer.from(JSON.stringify(value));
+}

@@ -1,0 +1,190 @@
+import { createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip, gzipSync } from 'node:zlib';
+import type { EventId, EventNo } from '../core/hold.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Db } from '../sales/db.ts';
+import type { Events } from '../sales/events.ts';
+import { sectionBits } from './availability.ts';
+import type { Version } from './published.ts';
+
+/** Bytes ready to be sent: no request computes anything. */
+export interface SharedBytes {
+  bytes: Uint8Array;
+  gzip: Uint8Array | null;
+  br: Uint8Array | null;
+  /** Strong: hash of the bytes, quoted. */
+  etag: string;
+  contentType: string;
+  version: Version;
+  layout: string | null;
+}
+
+export interface PublishedReader {
+  /** Reads once and then every second until `stop`. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  /** `status`, `availability`, `counts` or `event`; from memory. Null while nothing was published. */
+  get(event: EventId, name: string): SharedBytes | null;
+  /** Bits of one section of the present availability; null for an unknown section. */
+  section(event: EventId, section: string): Promise<SharedBytes | null>;
+  /** A layout by its hash; immutable, read once. */
+  layout(hash: string): Promise<SharedBytes | null>;
+  /** Ids of events that have something published, in order of their making. */
+  events(): EventId[];
+  /** Milliseconds since the last successful read; what readiness looks at. */
+  ageMs(): number;
+}
+
+interface ChangedRow {
+  event_no: EventNo;
+  event_id: EventId;
+  name: string;
+  term: number;
+  count: number;
+  bytes: Buffer;
+  layout_hash: string | null;
+}
+
+const readEveryMs = 1_000;
+/** Below this compressing costs more than it saves. */
+const compressFromBytes = 300;
+const layoutsMax = 50;
+
+export function createPublishedReader(options: {
+  db: Db;
+  events: Events;
+  clock: Clock;
+  log: Logger;
+}): PublishedReader {
+  const { db, events, clock, log } = options;
+  const objects = new Map<EventId, Map<string, SharedBytes>>();
+  const sections = new Map<string, { version: string; shared: SharedBytes }>();
+  const layouts = new Map<string, Promise<SharedBytes | null>>();
+  const known = new Map<string, { no: EventNo; name: string; version: Version }>();
+  let lastReadAt = Number.NEGATIVE_INFINITY;
+  let stopped = new AbortController();
+  let loop: Promise<void> = Promise.resolve();
+
+  async function readChanges(): Promise<void> {
+    const have = [...known.values()];
+    const rows = await db.query<ChangedRow>(
+      'published_changed',
+      `SELECT p.event_no, e.event_id, p.name, p.term, p.count, p.bytes, e.layout_hash
+       FROM published p JOIN events e USING (event_no)
+       LEFT JOIN unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[]) AS k (event_no, name, term, count)
+         ON k.event_no = p.event_no AND k.name = p.name
+       WHERE k.term IS NULL OR (p.term, p.count) > (k.term, k.count)
+       ORDER BY p.event_no`,
+      [
+        have.map((entry) => entry.no),
+        have.map((entry) => entry.name),
+        have.map((entry) => entry.version[0]),
+        have.map((entry) => entry.version[1]),
+      ],
+    );
+    for (const row of rows) remember(row);
+    lastReadAt = clock.monotonic();
+  }
+
+  function remember(row: ChangedRow): void {
+    const version: Version = [row.term, row.count];
+    known.set(`${row.event_no}/${row.name}`, { no: row.event_no, name: row.name, version });
+    let ofEvent = objects.get(row.event_id);
+    if (!ofEvent) {
+      ofEvent = new Map();
+      objects.set(row.event_id, ofEvent);
+    }
+    const isBits = row.name === 'availability';
+    const contentType = isBits ? 'application/octet-stream' : 'application/json; charset=utf-8';
+    ofEvent.set(row.name, sharedBytes(row.bytes, contentType, version, row.layout_hash));
+  }
+
+  async function section(event: EventId, sectionId: string): Promise<SharedBytes | null> {
+    const whole = objects.get(event)?.get('availability');
+    const record = await events.find(event);
+    if (!whole || !record?.layoutHash) return null;
+    const key = `${event}/${sectionId}`;
+    const version = `${whole.etag}/${record.layoutHash}`;
+    const made = sections.get(key);
+    if (made?.version === version) return made.shared;
+    const { layout } = await events.house(record);
+    const bits = sectionBits(whole.bytes, layout, sectionId);
+    if (!bits) return null;
+    const shared = sharedBytes(bits, whole.contentType, whole.version, record.layoutHash);
+    sections.set(key, { version, shared });
+    return shared;
+  }
+
+  async function readLayout(hash: string): Promise<SharedBytes | null> {
+    const bytes = await events.layoutBytes(hash);
+    if (!bytes) return null;
+    const [zipped, brotli] = await Promise.all([
+      promisify(gzip)(bytes, { level: 9 }),
+      promisify(brotliCompress)(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 6 } }),
+    ]);
+    const plain = sharedBytes(bytes, 'application/json; charset=utf-8', [0, 0], hash, false);
+    return { ...plain, gzip: zipped, br: brotli };
+  }
+
+  return {
+    async start() {
+      stopped = new AbortController();
+      await readChanges();
+      const { signal } = stopped;
+      loop = (async () => {
+        while (!signal.aborted) {
+          try {
+            await clock.sleep(readEveryMs, signal);
+            await readChanges();
+          } catch (error) {
+            // The last objects stay up while Postgres is away: places stay valid, the page stays readable (D2).
+            if (!signal.aborted)
+              log.warn({ err: error }, 'published objects could not be read; the last ones stay up');
+          }
+        }
+      })();
+    },
+    async stop() {
+      stopped.abort();
+      await loop;
+    },
+    get: (event, name) => objects.get(event)?.get(name) ?? null,
+    section,
+    layout(hash) {
+      let reading = layouts.get(hash);
+      if (!reading) {
+        if (layouts.size >= layoutsMax) layouts.clear();
+        reading = readLayout(hash);
+        layouts.set(hash, reading);
+        // Neither a failure nor "not there" is remembered: it may be published in the next second.
+        reading.then(
+          (shared) => shared ?? layouts.delete(hash),
+          () => layouts.delete(hash),
+        );
+      }
+      return reading;
+    },
+    events: () => [...objects].filter(([, ofEvent]) => ofEvent.has('event')).map(([event]) => event),
+    ageMs: () => clock.monotonic() - lastReadAt,
+  };
+}
+
+function sharedBytes(
+  bytes: Uint8Array,
+  contentType: string,
+  version: Version,
+  layout: string | null,
+  compress = true,
+): SharedBytes {
+  return {
+    bytes,
+    gzip: compress && bytes.length >= compressFromBytes ? gzipSync(bytes, { level: 6 }) : null,
+    br: null,
+    etag: `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`,
+    contentType,
+    version,
+    layout,
+  };
+}
