@@ -1,0 +1,166 @@
+// Node's built-ins only: this runs before anything is installed.
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
+
+/** Progress goes to stderr: stdout belongs to what a command prints. */
+export function say(line) {
+  process.stderr.write(`${line}\n`);
+}
+
+/** A problem that the person can mend: printed as a sentence, without a stack. */
+export class SetupProblem extends Error {}
+
+/** Installs what package-lock.json asks for, if anything of it is missing here. */
+export async function ensureInstalled({ dev }) {
+  if (isInstalled({ dev })) return;
+  say('Installing dependencies (once, about a minute) …');
+  // Test tools too: a second install for `npm test` would take the first one down while a server runs from it.
+  const npm = npmCommand();
+  const code = await runTelling('installing', npm.program, [
+    ...npm.leading,
+    'ci',
+    '--include=dev',
+    '--include=optional',
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=error',
+  ]);
+  if (code !== 0)
+    throw new SetupProblem('npm ci failed; its messages are above. Mend that and run the command again.');
+  if (!isInstalled({ dev })) {
+    throw new SetupProblem(
+      'npm ci ended well but left packages out. Remove node_modules and the omit settings of npm (npm config get omit), and try again.',
+    );
+  }
+}
+
+/**
+ * Compares npm's own list of what it installed, which it writes last, with the lock file. So an install by hand
+ * counts, and one that was cut short does not.
+ */
+export function isInstalled({ dev }, folder = root) {
+  const list = path.join(folder, 'node_modules/.package-lock.json');
+  if (!fs.existsSync(list)) return false;
+  const wanted = readJson(path.join(folder, 'package-lock.json')).packages;
+  const present = readJson(list).packages;
+  return Object.entries(wanted).every(([place, entry]) => {
+    if (place === '' || entry.link || !isNeeded(entry, dev)) return true;
+    return (
+      present[place]?.version === entry.version && fs.existsSync(path.join(folder, place, 'package.json'))
+    );
+  });
+}
+
+function isNeeded(entry, dev) {
+  if ((entry.dev || entry.devOptional) && !dev) return false;
+  if (!entry.optional) return true;
+  // Optional packages are mostly binaries for other machines; ours must be there. Which libc this is, npm knows best.
+  if (!entry.os || !entry.cpu || entry.libc) return false;
+  return entry.os.includes(process.platform) && entry.cpu.includes(process.arch);
+}
+
+/** Builds the pages when they are missing or older than their sources. */
+export async function ensurePages() {
+  if (!fs.existsSync(path.join(root, 'vite.config.ts')) || !fs.existsSync(path.join(root, 'web'))) return;
+  const stamp = path.join(root, 'dist/web.sources');
+  const sources = hashOf(['web', 'src/core', 'src/http/api-types.ts', 'vite.config.ts', 'package-lock.json']);
+  if (
+    fs.existsSync(path.join(root, 'dist/web')) &&
+    fs.existsSync(stamp) &&
+    fs.readFileSync(stamp, 'utf8') === sources
+  )
+    return;
+  say('Building the pages …');
+  fs.rmSync(stamp, { force: true });
+  const code = await runTelling('building', process.execPath, [
+    path.join(root, 'node_modules/vite/bin/vite.js'),
+    'build',
+    '--logLevel',
+    'warn',
+  ]);
+  if (code !== 0) throw new SetupProblem('The pages could not be built; the messages are above.');
+  fs.writeFileSync(stamp, sources);
+}
+
+/** One hash over names and contents: times of files change with every checkout. */
+export function hashOf(places, folder = root) {
+  const hash = createHash('sha256');
+  const add = (place) => {
+    const full = path.join(folder, place);
+    const info = fs.statSync(full, { throwIfNoEntry: false });
+    if (info?.isDirectory()) for (const name of fs.readdirSync(full).sort()) add(path.join(place, name));
+    else if (info) hash.update(`${place}\0${info.size}\0`).update(fs.readFileSync(full));
+  };
+  for (const place of places) add(place);
+  return hash.digest('hex');
+}
+
+/** Runs the command line in this very process, so that Ctrl-C and kill concern one process. Answers the exit code. */
+export async function runOnsale(argv) {
+  const { register } = await import('tsx/esm/api');
+  register();
+  const { main } = await import(pathToFileURL(path.join(root, 'src/cli.ts')).href);
+  return await main(argv);
+}
+
+/** Calls `work` and ends the process with its answer; a SetupProblem is printed as a sentence. */
+export async function runToExit(work) {
+  try {
+    process.exit(await work());
+  } catch (error) {
+    if (!(error instanceof SetupProblem)) throw error;
+    say(error.message);
+    process.exit(1);
+  }
+}
+
+/** Runs a program with its output passed on, and tells every 10 s that it is still at work. Answers its exit code. */
+export async function runTelling(what, program, arguments_, env = process.env) {
+  const started = performance.now();
+  const timer = setInterval(
+    () => say(`  still ${what} (${Math.round((performance.now() - started) / 1000)} s)`),
+    10_000,
+  );
+  try {
+    return await run(program, arguments_, env);
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** Output to stderr and ours to stdout stay apart: the child's stdout is passed to our stderr. */
+export async function run(program, arguments_, env = process.env, stdout = 2) {
+  const child = spawn(program, arguments_, { cwd: root, env, stdio: ['ignore', stdout, 2] });
+  // kill concerns us alone, unlike Ctrl-C: what we started must not go on without us.
+  const pass = (signal) => child.kill(signal);
+  process.on('SIGTERM', pass);
+  process.on('SIGINT', pass);
+  try {
+    const [code, signal] = await new Promise((resolve, reject) => {
+      child.once('error', reject);
+      child.once('exit', (...end) => resolve(end));
+    });
+    if (signal) throw new SetupProblem(`Stopped (${signal}).`);
+    return code;
+  } finally {
+    process.removeListener('SIGTERM', pass);
+    process.removeListener('SIGINT', pass);
+  }
+}
+
+/** The npm that started us, else the one on the PATH. */
+function npmCommand() {
+  const running = process.env.npm_execpath;
+  if (running && path.basename(running) === 'npm-cli.js')
+    return { program: process.execPath, leading: [running] };
+  return { program: 'npm', leading: [] };
+}
+
+function readJson(file) {
+  return JSON.parse(fs.readFileSync(file, 'utf8'));
+}
