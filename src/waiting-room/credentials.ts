@@ -1,0 +1,276 @@
+import {
+  createHash,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  timingSafeEqual,
+} from 'node:crypto';
+import {
+  type EventNo,
+  type Hold,
+  type HoldId,
+  holdLimits,
+  type OrderId,
+  type Visitor,
+} from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
+import { decodeReceipt, encodeReceipt } from './receipt-fields.ts';
+import {
+  base64urlBytes,
+  createFieldReader,
+  fieldsOf,
+  uuidBytes,
+  uuidText,
+  visitorBytes,
+  wholeNumber,
+} from './token-fields.ts';
+
+/** Waiting: this visitor has this number in this event's queue. `issuedAt` is epoch ms by the store's clock. */
+export interface QueueTicket {
+  event: EventNo;
+  shard: number;
+  number: number;
+  issuedAt: number;
+  visitor: Visitor;
+}
+
+/** Buying: opens a session until `expiresAt` (epoch ms by Postgres's clock) in which holds may be asked for. */
+export interface AdmissionPass {
+  event: EventNo;
+  passId: string;
+  visitor: Visitor;
+  number: number;
+  issuedAt: number;
+  expiresAt: number;
+}
+
+/**
+ * Why a credential is refused: `form` is no text of ours, `signature` forged, altered, of another kind or an unknown key,
+ * `event` meant for another event, `visitor` a copy that came without its visitor's secret (W2).
+ */
+export type InvalidReason = 'form' | 'signature' | 'event' | 'visitor';
+export type Invalid = { kind: 'invalid'; reason: InvalidReason };
+export type TicketRead = { kind: 'valid' | 'expired'; ticket: QueueTicket } | Invalid;
+export type PassRead = { kind: 'valid' | 'expired'; pass: AdmissionPass } | Invalid;
+/** `expired`: past the longest life of a hold, whatever its deadline said; the arbiter decides about the deadline. */
+export type ReceiptRead = { kind: 'valid' | 'expired'; hold: Hold } | Invalid;
+
+/** Who presents a credential, and where: both have to be those it was made for. */
+export interface Bearer {
+  event: EventNo;
+  visitor: Visitor;
+}
+
+/**
+ * Keys by id (0 to 255). New credentials are signed with `current`, those of the others stay valid until their key is
+ * removed. Ids and order secrets come from `identity`, which is never rotated: orders are found by them.
+ */
+export interface SigningKeys {
+  current: number;
+  keys: Record<number, Uint8Array>;
+  identity: Uint8Array;
+}
+
+export interface CredentialOptions {
+  /** At least 32 bytes of a strong random source; a single secret is key 0 and the identity. */
+  secret: Uint8Array | SigningKeys;
+  random: Random;
+  /** Judges expiry only, which is coarse by nature; the stores' clocks decide everything exact. */
+  clock: Pick<Clock, 'now'>;
+}
+
+/**
+ * Compact signed texts for what only this system verifies: kind byte, key id, length-prefixed fields, 16 bytes of
+ * HMAC-SHA256, all as base64url. No algorithm to negotiate, and each credential has exactly one text.
+ */
+export type Credentials = ReturnType<typeof createCredentials>;
+
+const kinds = { ticket: 1, pass: 2, receipt: 3 } as const;
+type Kind = keyof typeof kinds;
+const macBytes = 16;
+const secretBytesMin = 32;
+const visitorSecretBytes = 24;
+/** Longer than any text we sign: refused before any work is done on it. */
+const textMax = 1_400;
+/** A place in line outlives months of a slow sale, yet no ticket is valid for ever. */
+export const ticketLifeMs = 180 * 24 * 3_600_000;
+
+export function createCredentials(options: CredentialOptions) {
+  const { clock, random } = options;
+  const keys = deriveKeys(options.secret);
+
+  function sign(kind: Kind, fields: Uint8Array[]): string {
+    const key = keys.signing.get(keys.current)?.[kind];
+    assert(key, 'the current signing key exists');
+    const body = Buffer.concat([Uint8Array.of(kinds[kind], keys.current), fieldsOf(fields)]);
+    return Buffer.concat([body, macOf(key, body)]).toString('base64url');
+  }
+
+  /** The fields behind a signature that is ours, or why there are none. */
+  function verify(kind: Kind, text: string): Buffer | Invalid {
+    if (typeof text !== 'string' || text.length > textMax) return { kind: 'invalid', reason: 'form' };
+    const bytes = base64urlBytes(text);
+    if (bytes === null || bytes.length < 2 + macBytes) return { kind: 'invalid', reason: 'form' };
+    const key = keys.signing.get(bytes[1]!)?.[kind];
+    if (bytes[0] !== kinds[kind] || key === undefined) return { kind: 'invalid', reason: 'signature' };
+    const body = bytes.subarray(0, -macBytes);
+    if (!timingSafeEqual(macOf(key, body), bytes.subarray(-macBytes))) {
+      return { kind: 'invalid', reason: 'signature' };
+    }
+    return body.subarray(2);
+  }
+
+  function keyedUuid(key: KeyObject, fields: Uint8Array[]): string {
+    const bytes = Buffer.from(macOf(key, fieldsOf(fields)));
+    // RFC 9562 version 8: a UUID whose bits are the maker's own.
+    bytes[6] = (bytes[6]! & 0x0f) | 0x80;
+    bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+    return uuidText(bytes);
+  }
+
+  const orderSecretBytes = (order: OrderId) => macOf(keys.orderSecret, uuidBytes(order));
+
+  return {
+    /** 32 characters for the browser's HttpOnly cookie; nobody but the browser keeps it. */
+    newVisitorSecret: (): string => Buffer.from(random.bytes(visitorSecretBytes)).toString('base64url'),
+
+    visitorOf,
+
+    signTicket: (ticket: QueueTicket): string =>
+      sign('ticket', [
+        wholeNumber(ticket.event),
+        wholeNumber(ticket.shard),
+        wholeNumber(ticket.number),
+        wholeNumber(ticket.issuedAt),
+        visitorBytes(ticket.visitor),
+      ]),
+
+    readTicket(text: string, bearer: Bearer): TicketRead {
+      const body = verify('ticket', text);
+      if ('kind' in body) return body;
+      const reader = createFieldReader(body);
+      const ticket: QueueTicket = {
+        event: reader.number(),
+        shard: reader.number(),
+        number: reader.number(),
+        issuedAt: reader.number(),
+        visitor: reader.bytes().toString('base64url'),
+      };
+      reader.end();
+      return (
+        refused(ticket, bearer) ?? {
+          kind: clock.now() > ticket.issuedAt + ticketLifeMs ? 'expired' : 'valid',
+          ticket,
+        }
+      );
+    },
+
+    signPass: (pass: AdmissionPass): string =>
+      sign('pass', [
+        wholeNumber(pass.event),
+        uuidBytes(pass.passId),
+        visitorBytes(pass.visitor),
+        wholeNumber(pass.number),
+        wholeNumber(pass.issuedAt),
+        wholeNumber(pass.expiresAt),
+      ]),
+
+    readPass(text: string, bearer: Bearer): PassRead {
+      const body = verify('pass', text);
+      if ('kind' in body) return body;
+      const reader = createFieldReader(body);
+      const pass: AdmissionPass = {
+        event: reader.number(),
+        passId: uuidText(reader.bytes()),
+        visitor: reader.bytes().toString('base64url'),
+        number: reader.number(),
+        issuedAt: reader.number(),
+        expiresAt: reader.number(),
+      };
+      reader.end();
+      return refused(pass, bearer) ?? { kind: clock.now() >= pass.expiresAt ? 'expired' : 'valid', pass };
+    },
+
+    signReceipt: (hold: Hold): string => sign('receipt', encodeReceipt(hold)),
+
+    readReceipt(text: string, bearer: Bearer): ReceiptRead {
+      const body = verify('receipt', text);
+      if ('kind' in body) return body;
+      const hold = decodeReceipt(body);
+      const over = hold.grantedAt + holdLimits.lifeMaxMs;
+      return refused(hold, bearer) ?? { kind: clock.now() >= over ? 'expired' : 'valid', hold };
+    },
+
+    /** Whoever repeats the request names the same hold, and nobody else can name it. */
+    holdIdOf: (event: EventNo, visitor: Visitor, idempotencyKey: string): HoldId =>
+      keyedUuid(keys.holdId, [
+        wholeNumber(event),
+        visitorBytes(visitor),
+        createHash('sha256').update(idempotencyKey).digest(),
+      ]),
+
+    /** One order at most comes of a hold: its identity is the hold's. */
+    orderIdOf: (hold: HoldId): OrderId => keyedUuid(keys.orderId, [uuidBytes(hold)]),
+
+    /** 22 characters that open the order from elsewhere; kept nowhere. */
+    orderSecretOf: (order: OrderId): string => orderSecretBytes(order).toString('base64url'),
+
+    orderSecretMatches(order: OrderId, secret: string): boolean {
+      const given = base64urlBytes(secret);
+      return given?.length === macBytes && timingSafeEqual(given, orderSecretBytes(order));
+    },
+  };
+}
+
+/**
+ * The public name of a visitor: half a SHA-256 of the secret. `null` when the text is no secret of ours, so that a
+ * hand-made or damaged cookie is replaced instead of becoming an identity.
+ */
+export function visitorOf(secret: string): Visitor | null {
+  const bytes = typeof secret === 'string' ? base64urlBytes(secret) : null;
+  if (bytes?.length !== visitorSecretBytes) return null;
+  return createHash('sha256').update(bytes).digest().subarray(0, 16).toString('base64url');
+}
+
+function refused(found: Bearer, bearer: Bearer): Invalid | null {
+  if (found.event !== bearer.event) return { kind: 'invalid', reason: 'event' };
+  // Not secret: the visitor's name stands readable in the text itself.
+  if (found.visitor !== bearer.visitor) return { kind: 'invalid', reason: 'visitor' };
+  return null;
+}
+
+function macOf(key: KeyObject, bytes: Uint8Array): Buffer {
+  return createHmac('sha256', key).update(bytes).digest().subarray(0, macBytes);
+}
+
+function deriveKeys(secret: Uint8Array | SigningKeys) {
+  const all: SigningKeys =
+    secret instanceof Uint8Array ? { current: 0, keys: { 0: secret }, identity: secret } : secret;
+  const signing = new Map<number, Record<Kind, KeyObject>>();
+  for (const [name, bytes] of Object.entries(all.keys)) {
+    const id = Number(name);
+    assert(Number.isInteger(id) && id >= 0 && id <= 255, `signing key id ${name} is 0 to 255`);
+    signing.set(id, {
+      ticket: derive(bytes, 'queue ticket'),
+      pass: derive(bytes, 'admission pass'),
+      receipt: derive(bytes, 'hold receipt'),
+    });
+  }
+  assert(signing.has(all.current), `the current signing key ${all.current} is among the keys`);
+  return {
+    current: all.current,
+    signing,
+    holdId: derive(all.identity, 'hold id'),
+    orderId: derive(all.identity, 'order id'),
+    orderSecret: derive(all.identity, 'order secret'),
+  };
+}
+
+/** One key a purpose (RFC 5869), so that no text made for one can be passed off as another. */
+function derive(secret: Uint8Array, purpose: string): KeyObject {
+  assert(secret.length >= secretBytesMin, `a signing secret has at least ${secretBytesMin} bytes`);
+  return createSecretKey(Buffer.from(hkdfSync('sha256', secret, '', `onsale v1 ${purpose}`, 32)));
+}
