@@ -1,0 +1,83 @@
+// Runs test files in stages through Node's own test runner and closes with one summary over all of them.
+import fs from 'node:fs';
+import path from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+import { fileURLToPath } from 'node:url';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
+const fileTimeoutMs = 600_000;
+
+/** In this order. Browsers and killed servers measure time: alone; the rest side by side. */
+const stages = [
+  { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },
+  { name: 'contract', concurrency: 2, folders: ['test/contract'] },
+  { name: 'services', concurrency: 2, folders: ['test/services'] },
+  { name: 'e2e', concurrency: 1, folders: ['test/e2e'] },
+];
+
+/** Filters are a stage's name or a part of a path; none means everything. */
+function filesOf(stage, filters) {
+  const files = stage.folders.flatMap((folder) => {
+    const full = path.join(root, folder);
+    if (!fs.existsSync(full)) return [];
+    return fs
+      .readdirSync(full)
+      .filter((name) => name.endsWith('.test.ts'))
+      .map((name) => path.join(full, name));
+  });
+  const wanted = (file) =>
+    filters.some(
+      (filter) => filter === stage.name || (!isStage(filter) && path.relative(root, file).includes(filter)),
+    );
+  return filters.length === 0 ? files : files.filter(wanted);
+}
+
+function isStage(filter) {
+  return stages.some(({ name }) => name === filter);
+}
+
+const counts = new Map();
+const summaryLine = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
+
+/** Each stage closes with its own totals: they are held back and added up. */
+async function* allStages(filters) {
+  for (const stage of stages) {
+    const files = filesOf(stage, filters);
+    if (files.length === 0) continue;
+    for await (const event of run({ files, concurrency: stage.concurrency, timeout: fileTimeoutMs })) {
+      const total =
+        event.type === 'test:diagnostic' && event.data.nesting === 0 && summaryLine.exec(event.data.message);
+      if (total) counts.set(total[1], (counts.get(total[1]) ?? 0) + Number(total[2]));
+      // The runner's own summary event would be printed as if it were the end.
+      else if (event.type !== 'test:summary') yield event;
+    }
+  }
+  for (const [name, count] of counts) {
+    yield { type: 'test:diagnostic', data: { nesting: 0, message: `${name} ${count}` } };
+  }
+}
+
+const filters = process.argv.slice(2);
+const reporter = new spec();
+reporter.pipe(process.stdout);
+const finished = new Promise((resolve) => {
+  reporter.once('end', resolve);
+});
+for await (const event of allStages(filters)) {
+  if (!reporter.write(event)) await new Promise((resolve) => reporter.once('drain', resolve));
+}
+reporter.end();
+await finished;
+
+const count = (name) => counts.get(name) ?? 0;
+const broken = count('fail') + count('cancelled');
+if (count('tests') === 0) {
+  process.stderr.write(`No test matches ${filters.join(' ')}.\n`);
+  process.exitCode = 1;
+} else if (broken > 0) {
+  process.exitCode = 1;
+} else if (process.env.CI === 'true' && count('skipped') + count('todo') > 0) {
+  process.stderr.write(`${count('skipped') + count('todo')} tests were skipped: in CI that is a failure.\n`);
+  process.exitCode = 1;
+}
