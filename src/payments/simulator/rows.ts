@@ -42,6 +42,8 @@ export interface IntentRow {
   cancellationReason: string | null;
   lastError: IntentError | null;
   returnUrl: string | null;
+  /** Where the buyer authenticates, while `requires_action`. */
+  actionUrl: string | null;
   /** Confirmations so far; Stripe limits them and then cancels the intent. */
   tries: number;
 }

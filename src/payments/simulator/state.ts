@@ -7,6 +7,8 @@ export type Put = { [T in Table]: { table: T; row: Rows[T] } }[Table];
 export interface JournalRecord {
   puts?: Put[];
   key?: KeyRow;
+  /** Ids of events that the receiver accepted. */
+  delivered?: string[];
 }
 
 export interface State {
@@ -15,6 +17,8 @@ export interface State {
   put<T extends Table>(table: T, row: Rows[T]): void;
   /** What was put since the last call. Operations are synchronous, so this is one operation's work. */
   take(): Put[];
+  /** Undoes what was put since the last `take`: a request that was refused as invalid changes nothing. */
+  discard(): void;
   /** Applies a line of the journal at start. */
   replay(record: JournalRecord): void;
 }
@@ -30,6 +34,7 @@ export function createState(): State {
   };
   const keys = new Map<string, KeyRow>();
   let fresh: Put[] = [];
+  let undo: (() => void)[] = [];
 
   const set = <T extends Table>(table: T, row: Rows[T]): void => {
     (tables[table] as Map<string, Rows[T]>).set(row.id, row);
@@ -39,17 +44,30 @@ export function createState(): State {
     tables,
     keys,
     put: (table, row) => {
+      const rows = tables[table] as Map<string, typeof row>;
+      const before = rows.get(row.id);
+      undo.push(() => (before ? rows.set(row.id, before) : rows.delete(row.id)));
       set(table, row);
       fresh.push({ table, row } as Put);
     },
     take: () => {
       const taken = fresh;
       fresh = [];
+      undo = [];
       return taken;
+    },
+    discard: () => {
+      for (const step of undo.reverse()) step();
+      fresh = [];
+      undo = [];
     },
     replay: (record) => {
       for (const put of record.puts ?? []) set(put.table, put.row);
       if (record.key) keys.set(record.key.key, record.key);
+      for (const id of record.delivered ?? []) {
+        const event = tables.events.get(id);
+        if (event) tables.events.set(id, { ...event, delivered: true });
+      }
     },
   };
 }

@@ -1,0 +1,75 @@
+import { parseArgs } from 'node:util';
+import { systemClock } from '../../runtime/clock.ts';
+import { createLogger } from '../../runtime/log.ts';
+import { systemRandom } from '../../runtime/random.ts';
+import { startSimulator } from './server.ts';
+
+/**
+ * The payment simulator as a process: `node --import tsx src/payments/simulator/main.ts --data-dir DIR [options]`.
+ *
+ * | option              | environment                 | meaning, default                                         |
+ * |---------------------|-----------------------------|----------------------------------------------------------|
+ * | `--data-dir`        | `SIMULATOR_DATA_DIR`        | where the ledger is kept; required                       |
+ * | `--port`            | `SIMULATOR_PORT`            | 0: a free one                                            |
+ * | `--host`            | `SIMULATOR_HOST`            | 127.0.0.1                                                |
+ * | `--public-url`      | `SIMULATOR_PUBLIC_URL`      | as browsers reach it; http://host:port                   |
+ * | `--webhook-url`     | `SIMULATOR_WEBHOOK_URL`     | where events go; none: they wait                         |
+ * | `--webhook-secret`  | `SIMULATOR_WEBHOOK_SECRET`  | whsec_simulator                                          |
+ * | `--secret-key`      | `SIMULATOR_SECRET_KEY`      | sk_test_simulator                                        |
+ * | `--publishable-key` | `SIMULATOR_PUBLISHABLE_KEY` | pk_test_simulator                                        |
+ * | `--log-level`       | `SIMULATOR_LOG_LEVEL`       | warn                                                     |
+ * | `--detached`        |                             | go on when standard input closes                         |
+ *
+ * Prints one line `{"ready":true,"port":…,"url":…}` on standard output once it answers. Ends on SIGTERM, SIGINT, and,
+ * unless detached, when its standard input closes: with its parent, however that died.
+ */
+const { values } = parseArgs({
+  options: {
+    'data-dir': { type: 'string' },
+    port: { type: 'string' },
+    host: { type: 'string' },
+    'public-url': { type: 'string' },
+    'webhook-url': { type: 'string' },
+    'webhook-secret': { type: 'string' },
+    'secret-key': { type: 'string' },
+    'publishable-key': { type: 'string' },
+    'log-level': { type: 'string' },
+    detached: { type: 'boolean' },
+  },
+});
+
+function setting(name: Exclude<keyof typeof values, 'detached'>): string | undefined {
+  return values[name] ?? process.env[`SIMULATOR_${name.toUpperCase().replaceAll('-', '_')}`];
+}
+
+const dataDir = setting('data-dir');
+const port = Number(setting('port') ?? '0');
+if (!dataDir) throw new Error('--data-dir (or SIMULATOR_DATA_DIR) is needed: where the ledger is kept');
+if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new Error('--port must be 0 to 65535');
+
+const simulator = await startSimulator({
+  dataDir,
+  port,
+  host: setting('host') ?? '127.0.0.1',
+  publicUrl: setting('public-url'),
+  webhookUrl: setting('webhook-url'),
+  webhookSecret: setting('webhook-secret') ?? 'whsec_simulator',
+  secretKey: setting('secret-key') ?? 'sk_test_simulator',
+  publishableKey: setting('publishable-key') ?? 'pk_test_simulator',
+  clock: systemClock,
+  random: systemRandom,
+  log: createLogger(setting('log-level') ?? 'warn'),
+});
+
+let stopping: Promise<void> | null = null;
+function stop(): void {
+  stopping ??= simulator.stop().then(() => {
+    process.stdin.destroy();
+  });
+}
+process.once('SIGTERM', stop);
+process.once('SIGINT', stop);
+if (values.detached) process.stdin.unref?.();
+else process.stdin.on('end', stop).on('close', stop).on('error', stop).resume();
+
+process.stdout.write(`${JSON.stringify({ ready: true, port: simulator.port, url: simulator.url })}\n`);

@@ -1,0 +1,152 @@
+import type { FaultSwitch } from './faults.ts';
+import type { Ledger } from './ledger.ts';
+import { card } from './render.ts';
+import type { IntentRow, MethodRow } from './rows.ts';
+
+/** The simulator's own pages: plain HTML that works without script. Everything that came from outside is escaped. */
+
+const STYLE = `
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 70rem; padding: 1rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+caption { text-align: left; font-weight: 600; padding: .5rem 0; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8886; white-space: nowrap; }
+td.amount { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .9em; }
+button { font: inherit; padding: .6rem 1.2rem; min-height: 44px; margin: 0 .5rem .5rem 0; }
+.note { border-left: 4px solid #b60; padding: .2rem .8rem; }
+`;
+
+export function escapeHtml(value: string): string {
+  const entities: Record<string, string> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  };
+  return value.replace(/[&<>"']/g, (character) => entities[character] ?? character);
+}
+
+function layout(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<main>
+${body}
+</main>
+</body>
+</html>
+`;
+}
+
+const ROWS_SHOWN = 200;
+
+export function ledgerPage(ledger: Ledger, faults: FaultSwitch[]): string {
+  const totals = Object.entries(ledger.totals).map(([currency, total]) => [
+    currency,
+    amount(total.authorised, currency),
+    amount(total.captured, currency),
+    amount(total.refunded, currency),
+    amount(total.net, currency),
+  ]);
+  const intents = newest(ledger.intents).map((intent) => [
+    time(intent.created),
+    intent.id,
+    intent.reference ?? '',
+    intent.status + (intent.decline ? ` (${intent.decline})` : ''),
+    amount(intent.amount, intent.currency),
+    amount(intent.authorised, intent.currency),
+    amount(intent.captured, intent.currency),
+    amount(intent.refunded, intent.currency),
+  ]);
+  const charges = newest(ledger.charges).map((charge) => [
+    time(charge.created),
+    charge.id,
+    charge.reference ?? '',
+    charge.status,
+    amount(charge.amount, charge.currency),
+    `${charge.card} …${charge.last4}`,
+  ]);
+  const refunds = newest(ledger.refunds).map((refund) => [
+    time(refund.created),
+    refund.id,
+    refund.charge,
+    refund.status,
+    amount(refund.amount, refund.currency),
+  ]);
+  return layout(
+    'Payment simulator: ledger',
+    `<h1>Payment simulator: ledger</h1>
+<p class="note">No real money. This process stands in for Stripe; what it says here is what was charged.</p>
+${table('Totals', ['Currency', 'Reserved', 'Captured', 'Refunded', 'Net'], totals)}
+${table('Payment intents', ['Time (UTC)', 'Intent', 'Order', 'Status', 'Amount', 'Reserved', 'Captured', 'Refunded'], intents)}
+${table('Charges', ['Time (UTC)', 'Charge', 'Order', 'Status', 'Amount', 'Card'], charges)}
+${table('Refunds', ['Time (UTC)', 'Refund', 'Charge', 'Status', 'Amount'], refunds)}
+<h2>Faults switched on</h2>
+${faults.length === 0 ? '<p>None.</p>' : `<ul>${faults.map((fault) => `<li><code>${escapeHtml(JSON.stringify(fault))}</code></li>`).join('')}</ul>`}
+<p>As JSON: <a href="/_sim/ledger">/_sim/ledger</a></p>`,
+  );
+}
+
+function newest<R>(rows: R[]): R[] {
+  return rows.slice(-ROWS_SHOWN).reverse();
+}
+
+/** A cell that holds an amount is right-aligned. */
+interface Amount {
+  amount: string;
+}
+
+function amount(minor: number, currency: string): Amount {
+  const format = new Intl.NumberFormat('en', { style: 'currency', currency });
+  const digits = format.resolvedOptions().maximumFractionDigits ?? 2;
+  return { amount: format.format(minor / 10 ** digits) };
+}
+
+function time(seconds: number): string {
+  return new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ');
+}
+
+function table(caption: string, heads: string[], rows: (string | Amount)[][]): string {
+  const head = heads.map((name) => `<th scope="col">${escapeHtml(name)}</th>`).join('');
+  const body = rows.map((cells) => `<tr>${cells.map(cell).join('')}</tr>`).join('\n');
+  const empty = rows.length === 0 ? `<tr><td colspan="${heads.length}">Nothing yet.</td></tr>` : '';
+  const name = escapeHtml(caption);
+  return `<div class="scroll" role="region" aria-label="${name}" tabindex="0"><table><caption>${name}</caption>
+<thead><tr>${head}</tr></thead>
+<tbody>${body}${empty}</tbody></table></div>`;
+}
+
+function cell(value: string | Amount): string {
+  if (typeof value === 'string') return `<td>${escapeHtml(value)}</td>`;
+  return `<td class="amount">${escapeHtml(value.amount)}</td>`;
+}
+
+export function authenticationPage(intent: IntentRow, method: MethodRow): string {
+  const test = card(method.card);
+  const sum = amount(intent.amount, intent.currency.toUpperCase()).amount;
+  return layout(
+    'Your bank asks: authorise this payment?',
+    `<h1>Authorise this payment?</h1>
+<p class="note">This page stands in for your bank. No real money moves.</p>
+<p>Payment of <strong>${escapeHtml(sum)}</strong> with the card ending in <strong>${test.number.slice(-4)}</strong>
+${intent.description ? `for ${escapeHtml(intent.description)}` : ''}</p>
+<form method="post" action="/authenticate/${encodeURIComponent(intent.id)}">
+<input type="hidden" name="client_secret" value="${escapeHtml(intent.clientSecret)}">
+<button type="submit" name="answer" value="authorise">Authorise</button>
+<button type="submit" name="answer" value="refuse">Refuse</button>
+</form>`,
+  );
+}
+
+export function messagePage(title: string, message: string): string {
+  return layout(title, `<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(message)}</p>`);
+}

@@ -1,0 +1,190 @@
+import { readFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type { Clock } from '../../runtime/clock.ts';
+import type { Logger } from '../../runtime/log.ts';
+import type { Random } from '../../runtime/random.ts';
+import { type ApiAnswer, createApi } from './api.ts';
+import { createBank } from './bank.ts';
+import { createFaults } from './faults.ts';
+import { parseForm } from './form.ts';
+import { openJournal } from './journal.ts';
+import { createSite } from './site.ts';
+import { createState, type JournalRecord } from './state.ts';
+import { createWebhooks } from './webhooks.ts';
+
+export interface SimulatorOptions {
+  /** Where `ledger.jsonl` lives; one running simulator per directory. */
+  dataDir: string;
+  /** 0 takes a free one. */
+  port: number;
+  host: string;
+  /** As browsers reach it; by default the host and port. */
+  publicUrl?: string;
+  webhookUrl?: string;
+  webhookSecret: string;
+  secretKey: string;
+  publishableKey: string;
+  clock: Clock;
+  random: Random;
+  log: Logger;
+}
+
+export interface Simulator {
+  port: number;
+  url: string;
+  stop(): Promise<void>;
+}
+
+const BODY_BYTES_MAX = 64 * 1024;
+
+/**
+ * Starts the payment simulator: Stripe's HTTP subset for PaymentIntents over a durable ledger, its stand-in for
+ * Stripe.js, the bank's authentication page, signed webhooks and fault switches. Rejects when the port is taken or the
+ * ledger is broken elsewhere than in its last line.
+ */
+export async function startSimulator(options: SimulatorOptions): Promise<Simulator> {
+  const { clock, random, log } = options;
+  const state = createState();
+  const journal = await openJournal<JournalRecord>(join(options.dataDir, 'ledger.jsonl'), state.replay);
+  const stripeJs = await readFile(new URL('./stripe-js.js', import.meta.url));
+  const server = createServer({ keepAliveTimeout: 30_000 });
+  const port = await listen(server, options.port, options.host);
+  const url = `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}`;
+
+  const mark = { requestId: null, key: null };
+  const bank = createBank({ state, clock, random, publicUrl: options.publicUrl ?? url, mark });
+  const faults = createFaults({ clock, random });
+  const webhooks = createWebhooks({
+    secret: options.webhookSecret,
+    clock,
+    faults,
+    log,
+    onDelivered: (event) => {
+      state.replay({ delivered: [event.id] });
+      journal.append({ delivered: [event.id] }).catch((cause) => log.error({ cause }, 'simulator: journal'));
+    },
+  });
+  const api = createApi({
+    bank,
+    state,
+    mark,
+    journal,
+    faults,
+    clock,
+    log,
+    secretKey: options.secretKey,
+    publishableKey: options.publishableKey,
+    onEvents: webhooks.deliver,
+  });
+  const site = createSite({ bank, state, mark, journal, faults, webhooks, stripeJs });
+
+  webhooks.target(options.webhookUrl ?? null);
+  webhooks.deliver([...state.tables.events.values()].filter((event) => !event.delivered));
+
+  server.on('request', (req: IncomingMessage, res: ServerResponse) => {
+    const { pathname, searchParams } = new URL(req.url ?? '/', 'http://simulator');
+    const handled = pathname.startsWith('/v1/')
+      ? handleApi(req, res, pathname, searchParams, api.handle, bank.id)
+      : readBody(req).then((body) => site.handle(req, res, pathname, searchParams, body));
+    handled.catch((cause) => {
+      log.warn({ cause, path: pathname }, 'simulator: request aborted');
+      res.destroy();
+    });
+  });
+
+  return {
+    port,
+    url,
+    stop: async () => {
+      webhooks.stop();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await journal.close();
+    },
+  };
+}
+
+function listen(server: ReturnType<typeof createServer>, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}
+
+/** Browsers post card data here from the page's own origin, so every answer carries the CORS header. */
+const CORS = {
+  'access-control-allow-origin': '*',
+  'access-control-allow-methods': 'GET, POST',
+  'access-control-allow-headers': 'authorization, content-type, idempotency-key, stripe-version',
+  'access-control-max-age': '600',
+};
+
+async function handleApi(
+  req: IncomingMessage,
+  res: ServerResponse,
+  path: string,
+  query: URLSearchParams,
+  handle: ReturnType<typeof createApi>['handle'],
+  newId: (prefix: string) => string,
+): Promise<void> {
+  if (req.method === 'OPTIONS') {
+    res.writeHead(204, CORS).end();
+    return;
+  }
+  const body = await readBody(req);
+  const requestId = newId('req');
+  const answer: ApiAnswer = await handle({
+    requestId,
+    method: req.method ?? 'GET',
+    path,
+    params: body === null ? null : parseForm(req.method === 'POST' ? body : query.toString()),
+    secret: bearer(req.headers.authorization),
+    key: header(req, 'idempotency-key'),
+  });
+  if (answer.kind === 'drop') {
+    req.socket.resetAndDestroy();
+    return;
+  }
+  const key = header(req, 'idempotency-key');
+  res
+    .writeHead(answer.status, {
+      ...CORS,
+      ...answer.headers,
+      'content-type': 'application/json',
+      'cache-control': 'no-cache, no-store',
+      'request-id': requestId,
+      'stripe-version': header(req, 'stripe-version') ?? '',
+      ...(key && { 'idempotency-key': encodeURI(key) }),
+    })
+    .end(answer.body);
+}
+
+function header(req: IncomingMessage, name: string): string | null {
+  const value = req.headers[name];
+  return typeof value === 'string' ? value : null;
+}
+
+/** `Bearer sk_…`, or the key as the user name of basic authentication. */
+function bearer(value: string | undefined): string | null {
+  const [scheme, token] = (value ?? '').split(' ');
+  if (!token) return null;
+  if (scheme?.toLowerCase() === 'bearer') return token;
+  if (scheme?.toLowerCase() !== 'basic') return null;
+  return Buffer.from(token, 'base64').toString('utf8').split(':')[0] ?? null;
+}
+
+/** Null when it is too large to be a request of ours. */
+async function readBody(req: IncomingMessage): Promise<string | null> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of req) {
+    size += (chunk as Buffer).length;
+    if (size <= BODY_BYTES_MAX) chunks.push(chunk as Buffer);
+  }
+  return size > BODY_BYTES_MAX ? null : Buffer.concat(chunks).toString('utf8');
+}

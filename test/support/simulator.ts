@@ -1,0 +1,176 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { PaymentProvider } from '../../src/payments/provider.ts';
+import type { FaultKind, FaultMatch, FaultSwitch } from '../../src/payments/simulator/faults.ts';
+import type { Ledger } from '../../src/payments/simulator/ledger.ts';
+import { createStripeProvider } from '../../src/payments/stripe.ts';
+import { type Clock, systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/payments/simulator/main.ts', import.meta.url));
+
+export interface TestSimulator {
+  readonly url: string;
+  readonly secretKey: string;
+  readonly publishableKey: string;
+  readonly webhookSecret: string;
+  readonly dataDir: string;
+  /** The real Stripe adapter, through the real SDK, pointed at this process. */
+  readonly provider: PaymentProvider;
+  /** Another adapter on it, such as one with a shorter timeout or another clock. */
+  providerWith(options: { timeoutMs?: number; clock?: Clock; secretKey?: string }): PaymentProvider;
+  ledger(): Promise<Ledger>;
+  /** Switches a fault on; `times` defaults to always. Mind that the SDK re-sends once after a reset connection. */
+  fault(
+    fault: FaultKind,
+    options?: { match?: FaultMatch } & Partial<Pick<FaultSwitch, 'delayMs' | 'times' | 'rate' | 'copies'>>,
+  ): Promise<void>;
+  clearFaults(): Promise<void>;
+  /** Where webhooks go from now on. */
+  webhooksTo(url: string | null): Promise<void>;
+  releaseWebhooks(): Promise<number>;
+  /** Lets pending refunds arrive and fails those of cards whose refunds fail later. */
+  settleRefunds(): Promise<string[]>;
+  /** Answers the bank's question for an `action.url`; gives the address that the buyer is sent back to. */
+  answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string>;
+  /** A confirmation token as the payment form makes it, of a card number or `pm_card_…` name. */
+  confirmationToken(card: string): Promise<string>;
+  /** kill -9. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port and ledger; kills it first when it still runs. */
+  restart(): Promise<void>;
+  /** Ends the process and removes its directory. */
+  stop(): Promise<void>;
+}
+
+/** Starts the payment simulator as the process that it is, on a free port with a ledger of its own. */
+export async function startTestSimulator(
+  options: { webhookUrl?: string; timeoutMs?: number } = {},
+): Promise<TestSimulator> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'onsale-simulator-'));
+  const secretKey = 'sk_test_simulator';
+  const publishableKey = 'pk_test_simulator';
+  const webhookSecret = 'whsec_simulator';
+  let running = await launch(dataDir, 0, options.webhookUrl);
+  const { port, url } = running;
+
+  const providerWith: TestSimulator['providerWith'] = (given) =>
+    createStripeProvider({
+      secretKey: given.secretKey ?? secretKey,
+      webhookSecrets: [webhookSecret],
+      apiBase: url,
+      timeoutMs: given.timeoutMs ?? options.timeoutMs,
+      log: silentLogger,
+      clock: given.clock ?? systemClock,
+    });
+
+  const kill = async (): Promise<void> => {
+    if (running.child.exitCode !== null || running.child.signalCode !== null) return;
+    const gone = once(running.child, 'exit');
+    running.child.kill('SIGKILL');
+    await gone;
+  };
+
+  return {
+    url,
+    secretKey,
+    publishableKey,
+    webhookSecret,
+    dataDir,
+    provider: providerWith({}),
+    providerWith,
+    ledger: () => ask<Ledger>(`${url}/_sim/ledger`),
+    fault: async (fault, given = {}) => {
+      await ask(`${url}/_sim/faults`, 'POST', { fault, ...given });
+    },
+    clearFaults: async () => {
+      await ask(`${url}/_sim/faults`, 'DELETE');
+    },
+    webhooksTo: async (target) => {
+      await ask(`${url}/_sim/webhooks/target`, 'POST', { url: target });
+    },
+    releaseWebhooks: async () =>
+      (await ask<{ released: number }>(`${url}/_sim/webhooks/release`, 'POST')).released,
+    settleRefunds: async () =>
+      (await ask<{ settled: string[] }>(`${url}/_sim/refunds/settle`, 'POST')).settled,
+    answerBank: (actionUrl, answer) => answerBank(actionUrl, answer),
+    confirmationToken: (card) => confirmationToken(url, publishableKey, card),
+    kill,
+    restart: async () => {
+      await kill();
+      running = await launch(dataDir, port, options.webhookUrl);
+    },
+    stop: async () => {
+      await kill();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function launch(
+  dataDir: string,
+  port: number,
+  webhookUrl: string | undefined,
+): Promise<{ child: ChildProcess; port: number; url: string }> {
+  const args = ['--import', 'tsx', MAIN, '--data-dir', dataDir, '--port', String(port)];
+  if (webhookUrl) args.push('--webhook-url', webhookUrl);
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  for await (const line of createInterface({ input: child.stdout })) {
+    const ready = JSON.parse(line) as { ready: boolean; port: number; url: string };
+    child.stdout.resume();
+    return { child, port: ready.port, url: ready.url };
+  }
+  throw new Error('the payment simulator ended before it was ready');
+}
+
+async function ask<T>(url: string, method = 'GET', body?: unknown): Promise<T> {
+  const response = await fetch(url, {
+    method,
+    ...(body !== undefined && {
+      body: JSON.stringify(body),
+      headers: { 'content-type': 'application/json' },
+    }),
+  });
+  const value = await response.json();
+  if (!response.ok) throw new Error(`${method} ${url}: ${response.status} ${JSON.stringify(value)}`);
+  return value as T;
+}
+
+async function answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string> {
+  const secret = new URL(actionUrl).searchParams.get('client_secret') ?? '';
+  const response = await fetch(actionUrl.split('?')[0] ?? '', {
+    method: 'POST',
+    redirect: 'manual',
+    body: new URLSearchParams({ client_secret: secret, answer }),
+  });
+  await response.body?.cancel();
+  const back = response.headers.get('location');
+  if (response.status !== 303 || back === null)
+    throw new Error(`the bank's page answered ${response.status}`);
+  return back;
+}
+
+async function confirmationToken(url: string, publishableKey: string, card: string): Promise<string> {
+  const fields: Record<string, string> = card.startsWith('pm_')
+    ? { payment_method: card }
+    : {
+        'payment_method_data[type]': 'card',
+        'payment_method_data[card][number]': card,
+        'payment_method_data[card][exp_month]': '12',
+        'payment_method_data[card][exp_year]': String(new Date().getUTCFullYear() + 2),
+        'payment_method_data[card][cvc]': '123',
+      };
+  const response = await fetch(`${url}/v1/confirmation_tokens`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${publishableKey}` },
+    body: new URLSearchParams(fields),
+  });
+  const made = (await response.json()) as { id?: string };
+  if (!made.id) throw new Error(`no confirmation token for ${card}: ${JSON.stringify(made)}`);
+  return made.id;
+}
