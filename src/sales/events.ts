@@ -24,6 +24,8 @@ export interface Events {
   modes(event: EventNo): Promise<PartitionMode[]>;
   /** Forgets what is remembered about modes, after an arbiter answered `stale`. */
   forgetModes(event: EventNo): void;
+  /** Forgets what is remembered about an event that was just changed. */
+  forget(event: EventRecord): void;
   house(event: EventRecord): Promise<House>;
   layoutBytes(hash: string): Promise<Uint8Array | null>;
   create(
@@ -103,6 +105,11 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
     (await db.query<EventRow>(name, `SELECT ${columns} FROM events ${where}`, values)).map(recordOf);
 
+  function forget(event: EventRecord): void {
+    byId.forget(event.event);
+    byNo.forget(event.eventNo);
+  }
+
   async function house(event: EventRecord): Promise<House> {
     const hash = event.layoutHash;
     if (!hash) throw new Error(`event ${event.event} is not published`);
@@ -145,11 +152,15 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
       );
       return rows[0]?.bytes ?? null;
     },
-    create: (command) => createEvent(db, command),
+    create: async (command) => {
+      const outcome = await createEvent(db, command);
+      if (outcome.kind === 'created') forget(outcome.event);
+      return outcome;
+    },
+    forget,
     changeOnSale: async (command) => {
       const outcome = await changeOnSale(db, command);
-      byId.forget(command.event.event);
-      byNo.forget(command.event.eventNo);
+      forget(command.event);
       return outcome;
     },
   };

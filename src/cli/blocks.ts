@@ -1,0 +1,44 @@
+import type { Command } from 'commander';
+import { blockSeats, unblockSeats } from '../sales/blocks.ts';
+import { type CliContext, cliActor, withEvent } from './organise.ts';
+
+/** `event block` and `event unblock`: seats named by seat_guid. */
+export function registerBlockCommands(event: Command, context: CliContext): void {
+  event
+    .command('block')
+    .description('Take seats out of the sale; those that somebody has are listed, not taken.')
+    .argument('<event>')
+    .argument('<seats...>', 'seat_guids')
+    .requiredOption('--reason <text>', 'why')
+    .option('--json', 'print JSON')
+    .action((id: string, guids: string[], flags: { reason: string; json?: boolean }) =>
+      withEvent(context, id, async (db, events, record) => {
+        const { byGuid } = await events.house(record);
+        const seats = guids.flatMap((guid) => byGuid.get(guid) ?? []);
+        const outcome = await blockSeats(db, {
+          event: record.eventNo,
+          actor: cliActor,
+          reason: flags.reason,
+          seats,
+        });
+        if (flags.json) context.print(JSON.stringify(outcome));
+        else context.print(`${outcome.blocked.length} blocked, ${outcome.refused.length} left as they are.`);
+        if (seats.length < guids.length)
+          context.fail(`${guids.length - seats.length} of these seats are unknown.`);
+      }),
+    );
+  event
+    .command('unblock')
+    .description('Give blocked seats back to the sale.')
+    .argument('<event>')
+    .argument('<seats...>', 'seat_guids')
+    .option('--json', 'print JSON')
+    .action((id: string, guids: string[], flags: { json?: boolean }) =>
+      withEvent(context, id, async (db, events, record) => {
+        const { byGuid } = await events.house(record);
+        const seats = guids.flatMap((guid) => byGuid.get(guid) ?? []);
+        const freed = await unblockSeats(db, { event: record.eventNo, actor: cliActor, seats });
+        context.print(flags.json ? JSON.stringify(freed) : `${freed.length} unblocked.`);
+      }),
+    );
+}

@@ -1,0 +1,405 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { impossible } from '../core/outcome.ts';
+import type { Phase } from '../core/phase.ts';
+import type { PlanProblem, PlanReport } from '../core/plan-report.ts';
+import { exportPretix } from '../plans/export-pretix.ts';
+import { generateStadium } from '../plans/generate.ts';
+import { importPlan } from '../plans/import-plan.ts';
+import { parseMapping } from '../plans/mapping-text.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Db } from '../sales/db.ts';
+import { createEvents, type Events } from '../sales/events.ts';
+import { listPlans, loadPlan, publishEvent, replanEvent, savePlan, slugOf } from '../sales/plans.ts';
+import type { EventRecord } from '../sales/record.ts';
+import { registerBlockCommands } from './blocks.ts';
+
+/** What the commands need from cli.ts. Commands set the exit code through `fail`, never by themselves. */
+export interface CliContext {
+  /** Opens the database of this installation (the embedded one is started when nothing runs); closed by the caller. */
+  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
+  clock: Clock;
+  print(text: string): void;
+  /** A sentence on stderr, and exit code 1 in the end. */
+  fail(sentence: string): void;
+}
+
+/** Who the audit log names for what is done at the command line. */
+export const cliActor = 'command line';
+
+export function registerOrganiseCommands(program: Command, context: CliContext): void {
+  registerPlanCommands(program, context);
+  registerEventCommands(program, context);
+}
+
+interface ImportFlags {
+  map?: string;
+  name?: string;
+  format?: 'pretix' | 'csv';
+  dryRun?: boolean;
+  json?: boolean;
+}
+
+function registerPlanCommands(program: Command, context: CliContext): void {
+  const plan = program.command('plan').description('Seating plans: import, show, generate.');
+
+  plan
+    .command('import')
+    .description('Import a pretix seating plan (JSON) or a CSV manifest.')
+    .argument('<file>', 'the file to read')
+    .option('--map <fields>', 'CSV: section=…,row=…,seat=…,x=…,y=… (several columns: section=stand+sector)')
+    .option('--name <name>', 'name of the plan instead of the one in the file')
+    .option('--format <format>', 'pretix or csv; told from the file when absent')
+    .option('--dry-run', 'report only; store nothing')
+    .option('--json', 'print JSON')
+    .action((file: string, flags: ImportFlags) => importCommand(context, file, flags));
+
+  plan
+    .command('show')
+    .description('Show a stored plan, or list all.')
+    .argument('[plan]', 'id of the plan')
+    .option('--export', 'print the plan in the pretix format, with our extra keys')
+    .option('--json', 'print JSON')
+    .action((id: string | undefined, flags: { export?: boolean; json?: boolean }) =>
+      showCommand(context, id, flags),
+    );
+
+  plan
+    .command('generate')
+    .description('Make a demo stadium in the pretix format.')
+    .option('--seats <number>', 'how many seats, GA units included', '50000')
+    .option('--name <name>', 'name of the stadium', 'Demo Stadium')
+    .option('--out <file>', 'write there instead of printing')
+    .action(async (flags: { seats: string; name: string; out?: string }) => {
+      const seats = Number(flags.seats);
+      if (!Number.isInteger(seats) || seats < 100 || seats > 200_000) {
+        context.fail('--seats takes a whole number from 100 to 200000.');
+        return;
+      }
+      const json = JSON.stringify(generateStadium({ seats, name: flags.name }));
+      if (flags.out === undefined) context.print(json);
+      else await writeFile(flags.out, json);
+    });
+}
+
+async function importCommand(context: CliContext, file: string, flags: ImportFlags): Promise<void> {
+  const mapping = flags.map === undefined ? undefined : parseMapping(flags.map);
+  if (mapping?.kind === 'invalid') {
+    context.fail(`--map: ${mapping.sentence}`);
+    return;
+  }
+  let bytes: Buffer;
+  try {
+    bytes = await readFile(file);
+  } catch (error) {
+    context.fail(`${file} cannot be read: ${(error as Error).message}`);
+    return;
+  }
+  const outcome = importPlan(bytes, { name: flags.name, format: flags.format, mapping: mapping?.mapping });
+  if (outcome.kind === 'refused') {
+    if (flags.json) context.print(JSON.stringify(outcome));
+    else printProblems(context, outcome.problems, outcome.problemCount);
+    context.fail(`${file} was refused; nothing was stored.`);
+    return;
+  }
+  if (flags.dryRun) {
+    context.print(
+      flags.json ? JSON.stringify({ dryRun: true, report: outcome.report }) : reportText(outcome.report),
+    );
+    return;
+  }
+  await withDatabase(context, async (db) => {
+    const saved = await savePlan(db, outcome.plan, outcome.report);
+    if (flags.json) context.print(JSON.stringify({ ...saved.plan, known: saved.kind === 'known' }));
+    else {
+      context.print(reportText(outcome.report));
+      context.print(`${saved.kind === 'known' ? 'Known already as' : 'Stored as'} ${saved.plan.plan}`);
+    }
+  });
+}
+
+async function showCommand(
+  context: CliContext,
+  id: string | undefined,
+  flags: { export?: boolean; json?: boolean },
+): Promise<void> {
+  await withDatabase(context, async (db) => {
+    const plans = await listPlans(db);
+    if (id === undefined) {
+      if (flags.json) context.print(JSON.stringify(plans));
+      else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
+      else for (const plan of plans) context.print(`${plan.plan}  ${plan.report.seats} seats  ${plan.name}`);
+      return;
+    }
+    const plan = await loadPlan(db, id);
+    const summary = plans.find((candidate) => candidate.plan === id);
+    if (!plan || !summary) {
+      context.fail(`There is no plan ${id}; "onsale plan show" lists all.`);
+      return;
+    }
+    if (flags.export) context.print(JSON.stringify(exportPretix(plan), null, 1));
+    else context.print(flags.json ? JSON.stringify(summary) : reportText(summary.report));
+  });
+}
+
+interface CreateFlags {
+  name: string;
+  plan: string;
+  currency: string;
+  price: string[];
+  id?: string;
+  seatFee: string;
+  orderFee: string;
+  onSaleAt?: string;
+  saleEndsAt?: string;
+  performanceAt?: string;
+  holdMinutes: string;
+  holdSeatsMax: string;
+  json?: boolean;
+}
+
+const phaseCommands: [name: string, phase: Phase, text: string][] = [
+  ['open', 'open', 'Open the sale.'],
+  ['pause', 'paused', 'Pause the sale: places and holds are kept.'],
+  ['resume', 'open', 'Go on after a pause.'],
+  ['close', 'closed', 'End the sale; orders under way may still be paid.'],
+  ['cancel', 'cancelled', 'Cancel the event for good.'],
+];
+
+function registerEventCommands(program: Command, context: CliContext): void {
+  const event = program.command('event').description('Events: create, publish, and steer the on-sale.');
+  event
+    .command('create')
+    .description('Create an event (a draft).')
+    .requiredOption('--name <name>', 'name of the event')
+    .requiredOption('--plan <plan>', 'id of a stored plan')
+    .requiredOption(
+      '--price <category=amount...>',
+      'price of a category in minor units; repeat for each category',
+    )
+    .option('--currency <code>', 'ISO 4217', 'EUR')
+    .option('--id <id>', 'address of the event (a-z, 0-9, -)')
+    .option('--seat-fee <amount>', 'minor units per seat', '0')
+    .option('--order-fee <amount>', 'minor units per order', '0')
+    .option('--performance-at <time>', 'ISO 8601')
+    .option('--on-sale-at <time>', 'ISO 8601: the sale opens by itself then')
+    .option('--sale-ends-at <time>', 'ISO 8601')
+    .option('--hold-minutes <minutes>', '1 to 15', '10')
+    .option('--hold-seats-max <seats>', 'seats held at once by one buyer', '6')
+    .option('--json', 'print JSON')
+    .action((flags: CreateFlags) => createCommand(context, flags));
+
+  event
+    .command('publish')
+    .description('Publish a draft: its seats get their numbers.')
+    .argument('<event>')
+    .option('--json', 'print JSON')
+    .action((id: string, flags: { json?: boolean }) =>
+      withEvent(context, id, async (db, _events, record) => {
+        const outcome = await publishEvent(db, record, cliActor);
+        if (outcome.kind === 'published') {
+          context.print(
+            flags.json ? JSON.stringify(outcome) : `Published ${id} with ${outcome.seats} seats.`,
+          );
+        } else if (outcome.kind === 'no_price') {
+          context.fail(
+            `These categories have no price: ${outcome.categories.join(', ')}. Nothing was published.`,
+          );
+        } else context.fail(`${id} is published already.`);
+      }),
+    );
+
+  for (const [name, phase, text] of phaseCommands) {
+    event
+      .command(name)
+      .description(text)
+      .argument('<event>')
+      .option('--json', 'print JSON')
+      .action((id: string, flags: { json?: boolean }) => phaseCommand(context, id, phase, flags));
+  }
+
+  event
+    .command('replan')
+    .description('Another version of the plan; refuses to lose seats that somebody has.')
+    .argument('<event>')
+    .argument('<plan>')
+    .option('--dry-run', 'say what would change; change nothing')
+    .option('--json', 'print JSON')
+    .action((id: string, plan: string, flags: { dryRun?: boolean; json?: boolean }) =>
+      replanCommand(context, id, plan, flags),
+    );
+
+  event
+    .command('list')
+    .description('List events.')
+    .option('--json', 'print JSON')
+    .action((flags: { json?: boolean }) =>
+      withDatabase(context, async (db) => {
+        const all = await createEvents({ db, clock: context.clock }).list();
+        if (flags.json) context.print(JSON.stringify(all));
+        else if (all.length === 0) context.print('No events yet: onsale event create --help');
+        else
+          for (const one of all)
+            context.print(`${one.event}  ${one.phase}  ${one.seatCount} seats  ${one.name}`);
+      }),
+    );
+
+  registerBlockCommands(event, context);
+}
+
+async function createCommand(context: CliContext, flags: CreateFlags): Promise<void> {
+  const prices: Record<string, number> = {};
+  for (const text of flags.price) {
+    const at = text.lastIndexOf('=');
+    const amount = Number(text.slice(at + 1));
+    if (at < 1 || !Number.isSafeInteger(amount) || amount < 0) {
+      context.fail(`--price "${text}" is not of the form category=amount in minor units.`);
+      return;
+    }
+    prices[text.slice(0, at)] = amount;
+  }
+  const times = [flags.performanceAt, flags.onSaleAt, flags.saleEndsAt].map((text) =>
+    text === undefined ? null : Date.parse(text),
+  );
+  const whole = [flags.seatFee, flags.orderFee, flags.holdSeatsMax].map(Number);
+  const minutes = Number(flags.holdMinutes);
+  const currency = flags.currency.toUpperCase();
+  if (times.some((at) => at !== null && Number.isNaN(at)))
+    context.fail('Times are ISO 8601, as 2030-05-01T10:00:00Z.');
+  else if (whole.some((value) => !Number.isSafeInteger(value) || value < 0)) {
+    context.fail('Fees and --hold-seats-max are whole numbers from 0 on.');
+  } else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
+  else if (!Intl.supportedValuesOf('currency').includes(currency))
+    context.fail(`${currency} is not a currency.`);
+  else {
+    await withDatabase(context, async (db) => {
+      const outcome = await createEvents({ db, clock: context.clock }).create({
+        event: flags.id ?? slugOf(flags.name),
+        name: flags.name,
+        planId: flags.plan,
+        currency,
+        performanceAt: times[0] ?? null,
+        onSaleAt: times[1] ?? null,
+        saleEndsAt: times[2] ?? null,
+        prices,
+        settings: {
+          seatFee: whole[0],
+          orderFee: whole[1],
+          holdSeatsMax: whole[2],
+          holdTtlMs: minutes * 60_000,
+        },
+      });
+      if (outcome.kind === 'exists') context.fail('An event of that id exists; choose another with --id.');
+      else if (outcome.kind === 'unknown_plan') context.fail(`There is no plan ${flags.plan}.`);
+      else
+        context.print(flags.json ? JSON.stringify(outcome.event) : `Created ${outcome.event.event} (draft).`);
+    });
+  }
+}
+
+async function phaseCommand(
+  context: CliContext,
+  id: string,
+  phase: Phase,
+  flags: { json?: boolean },
+): Promise<void> {
+  await withEvent(context, id, async (_db, events, record) => {
+    const outcome = await events.changeOnSale({
+      event: record,
+      actor: cliActor,
+      expectedVersion: record.version,
+      phase,
+    });
+    switch (outcome.kind) {
+      case 'changed':
+        context.print(flags.json ? JSON.stringify(outcome.now) : `${id} is ${outcome.now.phase}.`);
+        return;
+      case 'conflict':
+        context.fail('Somebody changed the event just now: look again and repeat.');
+        return;
+      case 'impossible':
+        context.fail(
+          `${id} is ${outcome.now.phase}; from there it can become ${outcome.possible.join(', ') || 'nothing else'}.`,
+        );
+        return;
+      case 'unknown':
+        context.fail(`There is no event ${id}.`);
+        return;
+      default:
+        impossible(outcome, 'on-sale outcome');
+    }
+  });
+}
+
+async function replanCommand(
+  context: CliContext,
+  id: string,
+  plan: string,
+  flags: { dryRun?: boolean; json?: boolean },
+): Promise<void> {
+  await withEvent(context, id, async (db, _events, event) => {
+    const outcome = await replanEvent(db, { event, plan, actor: cliActor, dryRun: flags.dryRun ?? false });
+    if (flags.json) context.print(JSON.stringify(outcome));
+    if (outcome.kind === 'unknown') context.fail(`There is no plan ${plan}.`);
+    else if (outcome.kind === 'no_price') {
+      context.fail(`These categories have no price: ${outcome.categories.join(', ')}. Nothing was changed.`);
+    } else if (outcome.kind === 'would_lose') {
+      const list = outcome.seats
+        .slice(0, 50)
+        .map((seat) => `  ${seat.sectionId} ${seat.row} ${seat.label}: ${seat.state}`);
+      context.fail(
+        [
+          `The new plan would lose ${outcome.seats.length} seats that somebody has. Nothing was changed.`,
+          ...list,
+        ].join('\n'),
+      );
+    } else if (!flags.json) {
+      const removed = outcome.kind === 'dry_run' ? outcome.removed.length : outcome.removed;
+      const verb = outcome.kind === 'dry_run' ? 'would be' : 'were';
+      context.print(
+        `${outcome.kept} seats kept; ${outcome.added} ${verb} added, ${removed} ${verb} blocked.`,
+      );
+    }
+  });
+}
+
+export async function withDatabase(context: CliContext, act: (db: Db) => Promise<void>): Promise<void> {
+  const { db, close } = await context.openDatabase();
+  try {
+    await act(db);
+  } finally {
+    await close();
+  }
+}
+
+export async function withEvent(
+  context: CliContext,
+  id: string,
+  act: (db: Db, events: Events, event: EventRecord) => Promise<void>,
+): Promise<void> {
+  await withDatabase(context, async (db) => {
+    const events = createEvents({ db, clock: context.clock });
+    const event = await events.find(id);
+    if (event) await act(db, events, event);
+    else context.fail(`There is no event ${id}; "onsale event list" shows all.`);
+  });
+}
+
+function reportText(report: PlanReport): string {
+  const lines = [
+    `${report.name}: ${report.seats} seats (${report.gaUnits} of them general admission), ${report.sections} sections, ${report.rows} rows`,
+    ...report.categories.map(({ name, seats }) => `  category ${name}: ${seats}`),
+  ];
+  for (const warning of report.warnings) {
+    const more = warning.count > warning.places.length ? ', …' : '';
+    lines.push(
+      `  ${warning.beforeSale ? 'settle before the sale: ' : ''}${warning.sentence} (${warning.count}: ${warning.places.join(', ')}${more})`,
+    );
+  }
+  return lines.join('\n');
+}
+
+function printProblems(context: CliContext, problems: PlanProblem[], count: number): void {
+  for (const problem of problems) context.print(`${problem.place}: ${problem.sentence}`);
+  if (count > problems.length) context.print(`… and ${count - problems.length} more`);
+}

@@ -1,0 +1,422 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { EventNo } from '../core/hold.ts';
+import { impossible } from '../core/outcome.ts';
+import { phases } from '../core/phase.ts';
+import { planLimits, type SeatNo } from '../core/seat-map.ts';
+import { importPlan } from '../plans/import-plan.ts';
+import { parseMapping } from '../plans/mapping-text.ts';
+import type { SharedBytes } from '../read-path/published-reader.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
+import { audit } from '../sales/audit.ts';
+import { blockSeats, unblockSeats } from '../sales/blocks.ts';
+import type { Db } from '../sales/db.ts';
+import type { Events, OnSaleOutcome } from '../sales/events.ts';
+import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
+import type { DecidedSeat, EventRecord } from '../sales/record.ts';
+import { problem } from './errors.ts';
+import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
+
+export interface OrganiserDeps {
+  /** With a longer statement time limit than the buyers': publishing a large plan takes seconds. */
+  db: Db;
+  events: Events;
+  clock: Clock;
+  random: Random;
+  account: OrganiserAccount;
+  /** Cookies are marked Secure. */
+  https: boolean;
+  /** The published object of that name, for the counts. */
+  published: (event: string, name: string) => SharedBytes | null;
+  /** Tells the arbiter what was decided (a no-op where both are the same rows). */
+  project: (event: EventNo, changes: DecidedSeat[]) => Promise<void>;
+}
+
+const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Instant = Type.String({ format: 'date-time', maxLength: 40 });
+/** Minor units: one hundred million of a two-decimal currency's cents is a million. */
+const Price = Type.Integer({ minimum: 0, maximum: 100_000_000 });
+const security = [{ organiser: [] }];
+const tags = ['organiser'];
+const seatsMax = planLimits.seatsMax;
+
+const CreateEventBody = Type.Object({
+  id: Type.Optional(Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' })),
+  name: Type.String({ minLength: 1, maxLength: 200 }),
+  plan: Type.String({ maxLength: 60 }),
+  currency: Type.String({ pattern: '^[A-Z]{3}$' }),
+  prices: Type.Record(Type.String({ maxLength: planLimits.labelLengthMax }), Price),
+  seatFee: Type.Optional(Price),
+  orderFee: Type.Optional(Price),
+  performanceAt: Type.Optional(nullable(Instant)),
+  onSaleAt: Type.Optional(nullable(Instant)),
+  saleEndsAt: Type.Optional(nullable(Instant)),
+  holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
+  holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
+  accountSeatsMax: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000 }))),
+});
+
+const OnSaleBody = Type.Object({
+  expectedVersion: Type.Integer({ minimum: 0 }),
+  phase: Type.Optional(Type.Union(phases.map((phase) => Type.Literal(phase)))),
+  message: Type.Optional(nullable(Type.String({ maxLength: 500 }))),
+  rateCeiling: Type.Optional(nullable(Type.Number({ minimum: 0, maximum: 100_000 }))),
+});
+
+const BlocksBody = Type.Object({
+  seats: Type.Array(
+    Type.Union([Type.Integer({ minimum: 0 }), Type.String({ minLength: 1, maxLength: 200 })]),
+    {
+      minItems: 1,
+      maxItems: seatsMax,
+      description: 'seat_no, or seat_guid as text.',
+    },
+  ),
+  reason: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+});
+
+/** Routes of the organiser's page: everything under /api/organiser. */
+export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDeps): Promise<void> {
+  const { db, events } = deps;
+  const sessions = createOrganiserSessions(deps);
+  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+
+  async function eventOf(request: { params: { event: string } }): Promise<EventRecord> {
+    const event = await events.find(request.params.event);
+    if (!event) throw problem('unknown_event');
+    return event;
+  }
+
+  await sessions.register(root);
+
+  app.get(
+    '/api/organiser/plans',
+    { schema: { tags, security, summary: 'Seating plans' } },
+    async (request) => {
+      await sessions.require(request);
+      return { plans: (await listPlans(db)).map((plan) => ({ ...plan, createdAt: iso(plan.createdAt) })) };
+    },
+  );
+
+  await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
+
+  app.get(
+    '/api/organiser/events',
+    { schema: { tags, security, summary: 'Events, drafts too' } },
+    async (request) => {
+      await sessions.require(request);
+      return { events: (await events.list()).map(organiserView) };
+    },
+  );
+
+  app.get(
+    '/api/organiser/events/:event',
+    { schema: { tags, security, summary: 'One event with its controls and counts', params: EventParams } },
+    async (request) => {
+      await sessions.require(request);
+      const event = await eventOf(request);
+      const counts = deps.published(event.event, 'counts');
+      const status = deps.published(event.event, 'status');
+      return { ...organiserView(event), counts: jsonOf(counts), status: jsonOf(status) };
+    },
+  );
+
+  app.post(
+    '/api/organiser/events',
+    {
+      schema: { tags, security, summary: 'Create an event (a draft)', body: CreateEventBody },
+      bodyLimit: 64 * 1024,
+    },
+    async (request, reply) => {
+      const actor = await sessions.require(request);
+      const event = await createEvent(deps, request.body);
+      await audit(db, { actor, action: 'create', event: event.eventNo });
+      return reply.code(201).send(organiserView(event));
+    },
+  );
+
+  app.post(
+    '/api/organiser/events/:event/publish',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Publish: number the seats; the plan is immutable then',
+        params: EventParams,
+      },
+    },
+    async (request) => {
+      const actor = await sessions.require(request);
+      const event = await eventOf(request);
+      const outcome = await publishEvent(db, event, actor);
+      events.forget(event);
+      if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'not_draft') {
+        throw problem('phase_impossible', {
+          detail: 'The event is published already.',
+          extra: { phase: event.phase },
+        });
+      }
+      if (outcome.kind === 'unknown') throw problem('unknown_event');
+      return { event: event.event, phase: 'scheduled', seats: outcome.seats };
+    },
+  );
+
+  app.patch(
+    '/api/organiser/events/:event/on-sale',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Phase, message and rate ceiling; names the version it replaces',
+        params: EventParams,
+        body: OnSaleBody,
+      },
+    },
+    async (request) => {
+      const actor = await sessions.require(request);
+      const event = await eventOf(request);
+      const outcome = await events.changeOnSale({ event, actor, ...request.body });
+      return controlsOf(event, outcome);
+    },
+  );
+
+  app.post(
+    '/api/organiser/events/:event/plan',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Another version of the plan; refuses to lose seats that somebody has',
+        params: EventParams,
+        body: Type.Object({ plan: Type.String({ maxLength: 60 }), dryRun: Type.Optional(Type.Boolean()) }),
+      },
+    },
+    async (request) => {
+      const actor = await sessions.require(request);
+      const event = await eventOf(request);
+      const { plan, dryRun = false } = request.body;
+      const outcome = await replanEvent(db, { event, plan, actor, dryRun });
+      events.forget(event);
+      if (outcome.kind === 'unknown') throw problem('unknown_plan');
+      if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'would_lose') {
+        throw problem('seats_in_use', {
+          detail: `The new plan would lose ${outcome.seats.length} seats that are held, reserved or sold. Nothing was changed.`,
+          extra: {
+            seats: outcome.seats.slice(0, planLimits.problemsListedMax),
+            seatCount: outcome.seats.length,
+          },
+        });
+      }
+      return outcome;
+    },
+  );
+
+  async function seatNosOf(event: EventRecord, seats: (number | string)[]): Promise<SeatNo[]> {
+    if (!event.layoutHash) throw problem('phase_impossible', { detail: 'Publish the event first.' });
+    const house = await events.house(event);
+    return seats.map((seat, index) => {
+      const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
+      if (no === undefined || !house.seats[no]) throw problem('unknown_seat', { field: `/seats/${index}` });
+      return no;
+    });
+  }
+
+  app.post(
+    '/api/organiser/events/:event/blocks',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Block seats; those that somebody has are listed',
+        params: EventParams,
+        body: BlocksBody,
+      },
+      bodyLimit: 4 * 1024 * 1024,
+    },
+    async (request) => {
+      const actor = await sessions.require(request);
+      const event = await eventOf(request);
+      const { reason } = request.body;
+      if (!reason)
+        throw problem('invalid_field', { field: '/reason', detail: 'Say why the seats are blocked.' });
+      const seats = await seatNosOf(event, request.body.seats);
+      const outcome = await blockSeats(db, { event: event.eventNo, actor, reason, seats });
+      await deps.project(event.eventNo, outcome.blocked);
+      return { blocked: outcome.blocked.map(({ seat }) => seat), refused: outcome.refused };
+    },
+  );
+
+  app.delete(
+    '/api/organiser/events/:event/blocks',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Give blocked seats back to the sale',
+        params: EventParams,
+        body: BlocksBody,
+      },
+      bodyLimit: 4 * 1024 * 1024,
+    },
+    async (request) => {
+      const actor = await sessions.require(request);
+      const event = await eventOf(request);
+      const seats = await seatNosOf(event, request.body.seats);
+      const freed = await unblockSeats(db, { event: event.eventNo, actor, seats });
+      await deps.project(event.eventNo, freed);
+      return { unblocked: freed.map(({ seat }) => seat) };
+    },
+  );
+}
+
+const PlanQuery = Type.Object({
+  dryRun: Type.Optional(Type.Boolean()),
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: planLimits.labelLengthMax })),
+  format: Type.Optional(Type.Union([Type.Literal('pretix'), Type.Literal('csv')])),
+  map: Type.Optional(Type.String({ maxLength: 1_000, description: 'CSV: section=…,row=…,seat=…,x=…,y=…' })),
+});
+
+/** The file comes as it is, whatever its type says, so this route has a body parser of its own. */
+function registerPlanImport(
+  scope: FastifyInstance,
+  deps: OrganiserDeps,
+  requireSession: (request: FastifyRequest) => Promise<string>,
+): void {
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  scope.withTypeProvider<TypeBoxTypeProvider>().post(
+    '/api/organiser/plans',
+    {
+      schema: {
+        tags,
+        security,
+        summary:
+          'Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing',
+        querystring: PlanQuery,
+      },
+      bodyLimit: planLimits.fileBytesMax,
+      // Before the body is read: nobody uploads 64 MB without having signed in.
+      onRequest: async (request) => {
+        await requireSession(request);
+      },
+    },
+    async (request, reply) => {
+      const actor = await requireSession(request);
+      const { dryRun = false, name, format, map } = request.query;
+      const mapping = map === undefined ? undefined : parseMapping(map);
+      if (mapping?.kind === 'invalid')
+        throw problem('invalid_field', { field: 'map', detail: mapping.sentence });
+      const body = request.body instanceof Uint8Array ? request.body : new Uint8Array();
+      const outcome = importPlan(body, { name, format, mapping: mapping?.mapping });
+      if (outcome.kind === 'refused') {
+        throw problem('plan_refused', {
+          detail: `The file has ${outcome.problemCount} problem${outcome.problemCount === 1 ? '' : 's'}; nothing was stored. Mend the places listed and import it again.`,
+          extra: { problems: outcome.problems, problemCount: outcome.problemCount, report: outcome.report },
+        });
+      }
+      if (dryRun) return { dryRun: true, report: outcome.report };
+      const saved = await savePlan(deps.db, outcome.plan, outcome.report);
+      await audit(deps.db, {
+        actor,
+        action: 'import',
+        detail: { plan: saved.plan.plan, known: saved.kind === 'known' },
+      });
+      return reply
+        .code(saved.kind === 'saved' ? 201 : 200)
+        .send({ ...saved.plan, createdAt: iso(saved.plan.createdAt), known: saved.kind === 'known' });
+    },
+  );
+}
+
+async function createEvent(
+  deps: OrganiserDeps,
+  body: Type.Static<typeof CreateEventBody>,
+): Promise<EventRecord> {
+  if (!Intl.supportedValuesOf('currency').includes(body.currency)) {
+    throw problem('invalid_field', {
+      field: '/currency',
+      detail: `${body.currency} is not a currency of ISO 4217.`,
+    });
+  }
+  const onSaleAt = instantOf(body.onSaleAt);
+  const saleEndsAt = instantOf(body.saleEndsAt);
+  if (onSaleAt !== null && saleEndsAt !== null && saleEndsAt <= onSaleAt) {
+    throw problem('invalid_field', { field: '/saleEndsAt', detail: 'The sale must end after it starts.' });
+  }
+  const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
+  const outcome = await deps.events.create({
+    event,
+    name: body.name.normalize('NFC').trim(),
+    planId: body.plan,
+    currency: body.currency,
+    performanceAt: instantOf(body.performanceAt),
+    onSaleAt,
+    saleEndsAt,
+    prices: body.prices,
+    settings: {
+      seatFee: body.seatFee ?? 0,
+      orderFee: body.orderFee ?? 0,
+      holdTtlMs: (body.holdMinutes ?? 10) * 60_000,
+      ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
+      ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
+    },
+  });
+  if (outcome.kind === 'exists') throw problem('event_exists', { field: '/id' });
+  if (outcome.kind === 'unknown_plan') throw problem('unknown_plan', { field: '/plan' });
+  return outcome.event;
+}
+
+function controlsOf(event: EventRecord, outcome: OnSaleOutcome) {
+  switch (outcome.kind) {
+    case 'changed':
+      return { event: event.event, ...outcome.now };
+    case 'conflict':
+      throw problem('version_conflict', { extra: { now: outcome.now } });
+    case 'impossible':
+      throw problem('phase_impossible', {
+        detail: `The sale is ${outcome.now.phase}; from there it can become ${outcome.possible.join(', ') || 'nothing else'}.`,
+        extra: { now: outcome.now, possible: outcome.possible },
+      });
+    case 'unknown':
+      throw problem('unknown_event');
+    default:
+      return impossible(outcome, 'on-sale outcome');
+  }
+}
+
+function noPrice(categories: string[]) {
+  return problem('invalid_field', {
+    field: '/prices',
+    detail: `These categories have no price: ${categories.slice(0, 20).join(', ')}. Nothing was published.`,
+    extra: { categories },
+  });
+}
+
+function organiserView(event: EventRecord) {
+  const { eventNo: _eventNo, event: id, performanceAt, onSaleAt, saleEndsAt, planId, ...rest } = event;
+  return {
+    id,
+    ...rest,
+    plan: planId,
+    performanceAt: iso(performanceAt),
+    onSaleAt: iso(onSaleAt),
+    saleEndsAt: iso(saleEndsAt),
+  };
+}
+
+function jsonOf(shared: SharedBytes | null): unknown {
+  return shared ? JSON.parse(Buffer.from(shared.bytes).toString('utf8')) : null;
+}
+
+function instantOf(text: string | null | undefined): number | null {
+  return text ? Date.parse(text) : null;
+}
+
+function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString();
+}
