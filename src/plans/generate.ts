@@ -54,7 +54,7 @@ export function generateStadium(options: { seats: number; name?: string }): Pret
   assert(Number.isInteger(seats) && seats >= 100 && seats <= planLimits.seatsMax, '100 to 200,000 seats');
   const standingMin = Math.max(10, Math.round(seats * 0.06));
   const curveScale = Math.max(1, Math.sqrt(seats / 60_000));
-  const curve = createStadiumCurve(67 * curveScale, 48 * curveScale);
+  const curve = createStadiumCurve(68 * curveScale, 50 * curveScale);
 
   // The most rows whose seats still leave room for the standing area, which takes up what is left to the exact count.
   let low = 1;
@@ -137,11 +137,9 @@ function standOf(sector: number): string {
 
 function categoryOf(tier: Tier, sector: number, tiers: number): string {
   const away = awayFromMiddle(sector);
-  const top = tier.no === tiers && tiers > 1;
   if (tier.no === 2 && tiers === 3 && away <= 2) return 'Premium';
-  if (!top && away <= 3) return 'Category 1';
-  if (top && away > 4) return 'Category 3';
-  return away <= 6 || !top ? 'Category 2' : 'Category 3';
+  if (tier.no === tiers && tiers > 1) return away <= 3 ? 'Category 2' : 'Category 3';
+  return away <= 4 ? 'Category 1' : 'Category 2';
 }
 
 function block(bowl: Bowl, tier: Tier, sector: number): PretixZone {
@@ -200,7 +198,6 @@ function accessibleRow(
 }
 
 function boxes(bowl: Bowl, depth: number): PretixZone[] {
-  const m = stadiumMetres;
   const zones: PretixZone[] = [];
   for (const sector of bowl.sectors) {
     if (awayFromMiddle(sector) > 2) continue;
@@ -296,8 +293,8 @@ function standingZone(bowl: Bowl, capacity: number): PretixZone {
 /** From metres about the centre to plan units with the origin at the upper left, seats relative to row and zone. */
 function placed(name: string, zones: PretixZone[], bowl: Bowl, scale: number): PretixPlan {
   const m = stadiumMetres;
-  const halfWidth = 67 * scale + bowl.depth + stadiumMargin;
-  const halfHeight = 48 * scale + bowl.depth + stadiumMargin;
+  const halfWidth = 68 * scale + bowl.depth + stadiumMargin;
+  const halfHeight = 50 * scale + bowl.depth + stadiumMargin;
   const tenth = (value: number): number => Math.round(value * 10) / 10 + 0;
   const unitsX = (x: number): number => tenth((x + halfWidth) * m.unitsPerMetre);
   const unitsY = (y: number): number => tenth((y + halfHeight) * m.unitsPerMetre);

@@ -150,6 +150,11 @@ function shownKey(key: string): string {
   return /^[A-Za-z_][A-Za-z0-9_-]{0,60}$/.test(key) ? key : `[${quoted(key)}]`;
 }
 
+/** Postgres stores neither zero characters nor lone surrogates in JSON. */
+function isBroken(text: string): boolean {
+  return text.includes('\0') || /\p{Surrogate}/u.test(text);
+}
+
 /** Foreign values are stored and written again, so they have to be shallow and free of keys that change objects. */
 function carryable(value: unknown, path: string, findings: Findings): boolean {
   if (typeof value === 'string' && !/[\p{Cc}\p{Surrogate}]/u.test(value)) return true;
@@ -161,7 +166,7 @@ function carryable(value: unknown, path: string, findings: Findings): boolean {
       findings.refuse('number_out_of_range', 'A number must be finite.', path);
       return false;
     }
-    if (typeof item === 'string' && /[\u0000\p{Surrogate}]/u.test(item)) {
+    if (typeof item === 'string' && isBroken(item)) {
       findings.refuse('unprintable_text', 'A text has a zero character or broken Unicode; remove it.', path);
       return false;
     }
@@ -175,7 +180,7 @@ function carryable(value: unknown, path: string, findings: Findings): boolean {
       return false;
     }
     for (const [key, inner] of Object.entries(item)) {
-      if (poison.has(key) || /[\u0000\p{Surrogate}]/u.test(key)) {
+      if (poison.has(key) || isBroken(key)) {
         findings.refuse('forbidden_key', `Remove the key ${quoted(key)}: it is no part of a plan.`, path);
         return false;
       }

@@ -63,7 +63,7 @@ export function stadiumDrawing(
   const areas = [
     ring(depth + 3, '#e6e8eb', '#c3c7cc', 'Concourse'),
     ring(-2, '#d9dde1', '', ''),
-    box(0, 0, length + 8, width + 8, '#3f8f4f', ''),
+    box(0, 0, length + 4, width + 4, '#3f8f4f', ''),
     box(0, 0, length, width, '#4a9c5a', line, 'Pitch'),
     box(0, 0, 0.2, width, line, line),
     circle(0, 0, 9.15 * scale, ''),
