@@ -93,6 +93,8 @@ type Kind = keyof typeof kinds;
 const macBytes = 16;
 const secretBytesMin = 32;
 const visitorSecretBytes = 24;
+/** Of a hold's id: the event's number and two zeros that tell the right visitor from others. */
+const maskedBytes = 6;
 /** Longer than any text we sign: refused before any work is done on it. */
 const textMax = 1_400;
 /** A place in line outlives months of a slow sale, yet no ticket is valid for ever. */
@@ -130,6 +132,10 @@ export function createCredentials(options: CredentialOptions) {
     bytes[8] = (bytes[8]! & 0x3f) | 0x80;
     return uuidText(bytes);
   }
+
+  /** Over all but the bytes that it masks. */
+  const maskOf = (visitor: Visitor, name: Uint8Array): Buffer =>
+    macOf(keys.holdEvent, fieldsOf([visitorBytes(visitor), name.subarray(maskedBytes)]));
 
   const orderSecretBytes = (order: OrderId) => macOf(keys.orderSecret, uuidBytes(order));
 
@@ -204,13 +210,38 @@ export function createCredentials(options: CredentialOptions) {
       return refused(hold, bearer) ?? { kind: clock.now() >= over ? 'expired' : 'valid', hold };
     },
 
-    /** Whoever repeats the request names the same hold, and nobody else can name it. */
-    holdIdOf: (event: EventNo, visitor: Visitor, idempotencyKey: string): HoldId =>
-      keyedUuid(keys.holdId, [
-        wholeNumber(event),
-        visitorBytes(visitor),
-        createHash('sha256').update(idempotencyKey).digest(),
-      ]),
+    /**
+     * Whoever repeats the request names the same hold, and nobody else can name it. The event's number is inside, masked
+     * by the visitor, so that a hold is found by its id alone, whatever store holds it.
+     */
+    holdIdOf(event: EventNo, visitor: Visitor, idempotencyKey: string): HoldId {
+      const name = Buffer.from(
+        macOf(
+          keys.holdId,
+          fieldsOf([
+            wholeNumber(event),
+            visitorBytes(visitor),
+            createHash('sha256').update(idempotencyKey).digest(),
+          ]),
+        ),
+      );
+      // RFC 9562 version 8: a UUID whose bits are the maker's own.
+      name[6] = (name[6]! & 0x0f) | 0x80;
+      name[8] = (name[8]! & 0x3f) | 0x80;
+      const mask = maskOf(visitor, name);
+      const head = Buffer.alloc(maskedBytes);
+      head.writeUInt32BE(event);
+      for (const [i, byte] of head.entries()) name[i] = byte ^ mask[i]!;
+      return uuidText(name);
+    },
+
+    /** The event of this visitor's hold; null for an id that was not made for this visitor (but for one in 65,536). */
+    holdEventOf(hold: HoldId, visitor: Visitor): EventNo | null {
+      const name = uuidBytes(hold);
+      const mask = maskOf(visitor, name);
+      const head = Buffer.from(name.subarray(0, maskedBytes).map((byte, i) => byte ^ mask[i]!));
+      return head.readUInt16BE(4) === 0 ? head.readUInt32BE(0) : null;
+    },
 
     /** One order at most comes of a hold: its identity is the hold's. */
     orderIdOf: (hold: HoldId): OrderId => keyedUuid(keys.orderId, [uuidBytes(hold)]),
@@ -264,6 +295,7 @@ function deriveKeys(secret: Uint8Array | SigningKeys) {
     current: all.current,
     signing,
     holdId: derive(all.identity, 'hold id'),
+    holdEvent: derive(all.identity, 'event of a hold'),
     orderId: derive(all.identity, 'order id'),
     orderSecret: derive(all.identity, 'order secret'),
   };
