@@ -1,0 +1,147 @@
+import type { EventNo } from '../core/hold.ts';
+import { assert, impossible } from '../core/outcome.ts';
+import type { Phase } from '../core/phase.ts';
+import type { Db } from '../sales/db.ts';
+import {
+  type AdmissionControl,
+  ceilingStep,
+  type JoinOutcome,
+  joinBatchMax,
+  joinMemoryMs,
+  type RedeemOutcome,
+  type WaitingRoom,
+} from './waiting-room.ts';
+
+/** Forgotten in one sweep at most, so that no sweep is long; the next comes a second later. */
+const sweepMax = 20_000;
+
+interface JoinRow {
+  phase: Phase;
+  opens_at: number | null;
+  number: number | null;
+  issued_at: number | null;
+  repeated: boolean;
+}
+
+interface RedeemRow {
+  kind: RedeemOutcome['kind'];
+  phase: Phase;
+  pass_id: string;
+  number: number;
+  issued_at: number;
+  expires_at: number;
+  repeated: boolean;
+  frontier: number;
+  after_ms: number;
+}
+
+/** The waiting room in Postgres; each operation is one function of `migrations/0003_waiting_room.sql`. */
+export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & AdmissionControl {
+  const { db } = options;
+  return {
+    async join(event, shard, visitors) {
+      assert(visitors.length <= joinBatchMax, `a batch of joins has at most ${joinBatchMax}`);
+      if (visitors.length === 0) return [];
+      const rows = await db.query<JoinRow>('queue_join', 'SELECT * FROM queue_join($1, $2, $3, $4, $5)', [
+        event,
+        shard,
+        visitors,
+        joinMemoryMs,
+        ceilingStep,
+      ]);
+      return joinOutcomes(rows, shard, visitors.length);
+    },
+
+    async redeem(command) {
+      const { event, shard, number, visitor, passId, sessionMs } = command;
+      const [row] = await db.query<RedeemRow>(
+        'queue_redeem',
+        'SELECT * FROM queue_redeem($1, $2, $3, $4, $5, $6)',
+        [event, shard, number, visitor, passId, sessionMs],
+      );
+      assert(row, 'queue_redeem answers one row');
+      return redeemOutcome(row);
+    },
+
+    async lastNumbers(event) {
+      const rows = await db.query<{ last_no: number }>(
+        'queue_last_numbers',
+        'SELECT last_no FROM queue_counters WHERE event_no = $1 ORDER BY shard',
+        [event],
+      );
+      return rows.map((row) => row.last_no);
+    },
+
+    sweep: (event) => sweepRemembered(db, event),
+
+    async publish(event, term, decision) {
+      const [row] = await db.query<{ ruled: boolean }>(
+        'admission_publish',
+        'SELECT admission_publish($1, $2, $3, $4, $5) AS ruled',
+        [event, term, decision.frontier, decision.rate, decision.burst],
+      );
+      return row?.ruled === true;
+    },
+  };
+}
+
+/** Rows that a join is just renewing are skipped: waiting for them could end in a deadlock, and they are not old any more. */
+async function sweepRemembered(db: Db, event: EventNo): Promise<number> {
+  const [row] = await db.query<{ forgotten: number }>(
+    'queue_sweep',
+    `WITH old AS (
+       SELECT visitor FROM queue_recent
+       WHERE event_no = $1 AND issued_at <= clock_timestamp() - $2 * interval '1 ms'
+       ORDER BY issued_at LIMIT $3 FOR UPDATE SKIP LOCKED
+     ), gone AS (
+       DELETE FROM queue_recent r USING old WHERE r.event_no = $1 AND r.visitor = old.visitor RETURNING 1
+     )
+     SELECT count(*) AS forgotten FROM gone`,
+    [event, joinMemoryMs, sweepMax],
+  );
+  return row?.forgotten ?? 0;
+}
+
+function joinOutcomes(rows: JoinRow[], shard: number, asked: number): JoinOutcome[] {
+  const [first] = rows;
+  assert(first, 'queue_join answers');
+  if (first.number === null) {
+    return Array.from({ length: asked }, () => ({
+      kind: 'not_open',
+      phase: first.phase,
+      opensAt: first.opens_at,
+    }));
+  }
+  assert(rows.length === asked, 'every visitor of a batch gets an answer');
+  return rows.map((row) => ({
+    kind: 'joined',
+    shard,
+    number: row.number!,
+    issuedAt: row.issued_at!,
+    repeated: row.repeated,
+  }));
+}
+
+function redeemOutcome(row: RedeemRow): RedeemOutcome {
+  switch (row.kind) {
+    case 'issued':
+      return {
+        kind: 'issued',
+        passId: row.pass_id,
+        number: row.number,
+        issuedAt: row.issued_at,
+        expiresAt: row.expires_at,
+        repeated: row.repeated,
+      };
+    case 'not_yet':
+      return { kind: 'not_yet', frontier: row.frontier };
+    case 'wait':
+      return { kind: 'wait', afterMs: row.after_ms };
+    case 'used':
+      return { kind: 'used' };
+    case 'not_open':
+      return { kind: 'not_open', phase: row.phase };
+    default:
+      return impossible(row.kind, 'queue_redeem');
+  }
+}

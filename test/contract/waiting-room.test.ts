@@ -1,0 +1,71 @@
+import type { Phase } from '../../src/core/phase.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { seededRandom } from '../../src/runtime/random.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { createInProcessWaitingRoom } from '../../src/waiting-room/in-process.ts';
+import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { waitingRoomContract } from './waiting-room-cases.ts';
+import { insertTestEvent } from './waiting-room-event.ts';
+
+waitingRoomContract('in-process', async (_t, phase) => {
+  let now = 1_900_000_000_000;
+  const event = { phase: phase as Phase, opensAt: null, term: 0 };
+  const room = createInProcessWaitingRoom({
+    clock: { now: () => now },
+    random: seededRandom(1),
+    eventOf: () => event,
+  });
+  return {
+    room,
+    event: 1,
+    setPhase: async (next) => {
+      event.phase = next;
+    },
+    setTerm: async (term) => {
+      event.term = term;
+    },
+    elapse: async (ms) => {
+      now += ms;
+    },
+    ceiling: async () => room.inspect(1).ceilings[0]!,
+  };
+});
+
+waitingRoomContract('Postgres', async (t, phase) => {
+  const database = await testDatabase(t);
+  const event = await insertTestEvent(database, { phase });
+  const db = createDb({ url: database.url, poolSize: 20, clock: systemClock, log: silentLogger });
+  t.after(() => db.close());
+  return {
+    room: createPostgresWaitingRoom({ db }),
+    event,
+    setPhase: async (next) =>
+      void (await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, next])),
+    setTerm: async (term) =>
+      void (await database.query(
+        `INSERT INTO leases VALUES ($1, 'test', $2, now()) ON CONFLICT (event_no) DO UPDATE SET term = $2`,
+        [event, term],
+      )),
+    elapse: async (ms) => {
+      const by = `$2 * interval '1 ms'`;
+      await database.query(`UPDATE queue_recent SET issued_at = issued_at - ${by} WHERE event_no = $1`, [
+        event,
+        ms,
+      ]);
+      await database.query(
+        `UPDATE passes SET issued_at = issued_at - ${by}, expires_at = expires_at - ${by} WHERE event_no = $1`,
+        [event, ms],
+      );
+      await database.query(`UPDATE admissions SET refilled_at = refilled_at - ${by} WHERE event_no = $1`, [
+        event,
+        ms,
+      ]);
+    },
+    ceiling: async () =>
+      Number(
+        (await database.query('SELECT ceiling FROM queue_counters WHERE event_no = $1', [event]))[0].ceiling,
+      ),
+  };
+});
