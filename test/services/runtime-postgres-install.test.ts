@@ -94,6 +94,6 @@ test('programs that do not run here are a fault that says what to do', limit, (t
 });
 
 test('two data folders never share a place outside the checkout', () => {
-  assert.notEqual(fallbackDataDir('/root/a/.data'), fallbackDataDir('/root/b/.data'));
-  assert.equal(fallbackDataDir('/root/a/.data'), fallbackDataDir('/root/a/../a/.data'));
+  assert.notEqual(fallbackDataDir('/srv/a/.data'), fallbackDataDir('/srv/b/.data'));
+  assert.equal(fallbackDataDir('/srv/a/.data'), fallbackDataDir('/srv/a/../a/.data'));
 });

@@ -1,0 +1,265 @@
+import path from 'node:path';
+
+/** A file of the tree: its path from the root, with `/`, and its text. */
+export interface SourceFile {
+  path: string;
+  text: string;
+}
+
+/** "path: what is wrong". */
+export type Violation = string;
+export type Rule = (files: SourceFile[]) => Violation[];
+
+const linesMax = 600;
+const isCode = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path);
+const isScript = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js)$/.test(file.path);
+const isTest = (file: SourceFile): boolean => file.path.endsWith('.test.ts');
+/** A plain .js in src is a script for browsers, which have no clock to be given. */
+const isSource = (file: SourceFile): boolean => /^src\/.*\.tsx?$/.test(file.path);
+
+/** Comments blanked, line by line, so that words in them break no rule. Strings stay. */
+export function withoutComments(text: string): string {
+  const blank = (comment: string): string => comment.replace(/[^\n]/g, ' ');
+  return text.replace(/\/\*[\s\S]*?\*\//g, blank).replace(/(^|[\s;{}(,])\/\/[^\n]*/g, blank);
+}
+
+/** Looks for a pattern in the code of each file and names the lines. */
+function linesMatching(files: SourceFile[], pattern: RegExp, what: string): Violation[] {
+  return files.flatMap((file) =>
+    withoutComments(file.text)
+      .split('\n')
+      .flatMap((line, index) => {
+        const found = pattern.exec(line);
+        return found ? [`${file.path}:${index + 1}: ${what}: ${found[0].trim()}`] : [];
+      }),
+  );
+}
+
+// ---- who may import whom (docs/ARCHITECTURE.md) ----
+
+const stores = ['inventory', 'waiting-room', 'sales', 'payments', 'plans'];
+const users = ['checkout', 'read-path', 'lottery', 'fulfilment'];
+const contracts = ['inventory/arbiter.ts', 'waiting-room/waiting-room.ts', 'payments/provider.ts'];
+/** Types that stores may share: they vanish before anything runs, so no store calls another. */
+const sharedTypes = [...contracts, 'sales/db.ts'];
+const adapterNames = ['in-process.ts', 'postgres.ts', 'redis.ts', 'stripe.ts'];
+
+/** The folder of src that a file belongs to: `core`, `http` …; `app.ts` and `cli.ts` are their own. */
+const partOf = (inSrc: string): string => inSrc.split('/')[0]!;
+
+function isAdapter(inSrc: string): boolean {
+  return (
+    inSrc.startsWith('payments/simulator/') ||
+    (!inSrc.startsWith('runtime/') && adapterNames.includes(path.posix.basename(inSrc)))
+  );
+}
+
+/** An adapter may be spread over files beside it that begin with its name: postgres.ts, postgres-rows.ts. */
+function isOfAdapter(from: string, adapter: string): boolean {
+  if (adapter.startsWith('payments/simulator/')) return from.startsWith('payments/simulator/');
+  const stem = adapter.slice(0, -'.ts'.length);
+  return from === adapter || from.startsWith(`${stem}-`) || from.startsWith(`${stem}/`);
+}
+
+function mayImport(from: string, to: string, typeOnly: boolean): boolean {
+  const part = partOf(from);
+  const other = partOf(to);
+  if (part === 'app.ts' || part === 'sim') return true;
+  if (isAdapter(to) && !isOfAdapter(from, to)) return false;
+  if (part === other || part === 'cli.ts' || part === 'cli') return true;
+  if (part === 'core') return false;
+  if (other === 'core') return true;
+  if (part === 'runtime') return false;
+  if (other === 'runtime') return true;
+  if (stores.includes(part)) return typeOnly && sharedTypes.includes(to);
+  if (users.includes(part)) return other === 'sales' || contracts.includes(to);
+  if (part === 'http') return stores.includes(other) || users.includes(other);
+  return false;
+}
+
+/** The modules that a file imports, and whether it takes types only. */
+export function importsOf(text: string): { name: string; typeOnly: boolean }[] {
+  const code = withoutComments(text);
+  const forms = [
+    /\b(import|export)(\s+type\b)?[^'";]*?\bfrom\s*['"]([^'"]+)['"]/g,
+    /\b(import)(\s*)['"]([^'"]+)['"]/g,
+    /\b(import)(\s*)\(\s*['"]([^'"]+)['"]/g,
+  ];
+  return forms.flatMap((form) =>
+    [...code.matchAll(form)].map((match) => ({ name: match[3]!, typeOnly: match[2]?.trim() === 'type' })),
+  );
+}
+
+export const importRule: Rule = (files) =>
+  files
+    .filter((file) => isScript(file) && /^(src|web)\//.test(file.path))
+    .flatMap((file) => {
+      const wrong = importsOf(file.text).filter((found) => !importAllowed(file.path, found));
+      return wrong.map(({ name }) => `${file.path}: may not import ${name}`);
+    });
+
+function importAllowed(from: string, { name, typeOnly }: { name: string; typeOnly: boolean }): boolean {
+  if (!name.startsWith('.')) return !from.startsWith('src/core/');
+  const to = path.posix.normalize(path.posix.join(path.posix.dirname(from), name));
+  if (from.startsWith('web/')) {
+    const shared = to === 'src/http/api-types.ts' || (typeOnly && to === 'src/read-path/published.ts');
+    return shared || /^(web|src\/core)\//.test(to);
+  }
+  if (!to.startsWith('src/')) return false;
+  return mayImport(from.slice('src/'.length), to.slice('src/'.length), typeOnly);
+}
+
+// ---- what only some files may do ----
+
+const exits = ['src/cli.ts', 'src/payments/simulator/main.ts'];
+
+export const exitRule: Rule = (files) =>
+  linesMatching(
+    files.filter((file) => isSource(file) && !exits.includes(file.path)),
+    /\bprocess\.(exit|exitCode|abort|reallyExit)\b/,
+    'only the command line ends the process',
+  );
+
+const hiddenTime =
+  /\bDate\.now\b|\bnew Date\(\s*\)|(?<![\w.])Date\(\s*\)|\bperformance\.now\b|\bprocess\.hrtime\b/;
+const hiddenTimers =
+  /(?<![\w.])(setTimeout|setInterval|setImmediate)\b|['"](node:)?timers(\/promises)?['"]|\bAbortSignal\.timeout\b/;
+const hiddenChance =
+  /\bMath\.random\b|\b(randomBytes|randomInt|randomUUID|randomFill|randomFillSync|getRandomValues)\b/;
+
+export const clockRule: Rule = (files) => {
+  const outside = files.filter((file) => isSource(file) && !file.path.startsWith('src/runtime/'));
+  return [
+    ...linesMatching(outside, hiddenTime, 'take a Clock'),
+    ...linesMatching(outside, hiddenTimers, 'take a Clock'),
+    ...linesMatching(outside, hiddenChance, 'take a Random'),
+  ];
+};
+
+// ---- sizes and names ----
+
+export const sizeRule: Rule = (files) =>
+  files
+    .filter(isCode)
+    .map((file) => ({ file, lines: file.text.trimEnd().split('\n').length }))
+    .filter(({ lines }) => lines > linesMax)
+    .map(({ file, lines }) => `${file.path}: ${lines} lines, more than ${linesMax}`);
+
+const vagueNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'types', 'misc']);
+
+export const nameRule: Rule = (files) =>
+  files.flatMap((file) => {
+    const vague = file.path.split('/').filter((part) => vagueNames.has(part.replace(/\..*$/, '')));
+    return vague.map((name) => `${file.path}: ${name} says nothing about what is inside`);
+  });
+
+// ---- tests ----
+
+export const skipRule: Rule = (files) =>
+  linesMatching(
+    files.filter(isTest),
+    /\b(test|it|describe|suite)\.(only|skip|todo)\b|\bt\.(skip|todo)\(|\b(only|skip|todo):\s*(true|['"`])/,
+    'a test that is left out or runs alone',
+  );
+
+/** The value is read before the wait and written after it: what others added meanwhile is lost. */
+export const lostUpdateRule: Rule = (files) =>
+  linesMatching(files.filter(isScript), /[\w\])][ ]*[-+*]=\s*await\b/, 'loses updates of others');
+
+// ---- traces of one machine ----
+
+export const machineRule: Rule = (files) =>
+  files.flatMap((file) =>
+    file.text.split('\n').flatMap((line, index) => {
+      const found = /(?<![\w.:/}\])])\/(work|home|Users|root|tmp)\/[\w.-]+/.exec(line);
+      return found ? [`${file.path}:${index + 1}: a path of one machine: ${found[0]}`] : [];
+    }),
+  );
+
+// ---- documents ----
+
+/** As the usual renderers make it: lower case, punctuation out, blanks to hyphens. */
+function anchorOf(heading: string): string {
+  return heading
+    .trim()
+    .toLowerCase()
+    .replace(/`|\*|\[|\]\([^)]*\)/g, '')
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .replace(/\s/g, '-');
+}
+
+function anchorsIn(text: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const [, heading] of text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/^#{1,6}\s+(.+)$/gm))
+    anchors.add(anchorOf(heading!));
+  for (const [, id] of text.matchAll(/<a (?:id|name)="([^"]+)"/g)) anchors.add(id!);
+  return anchors;
+}
+
+export const linkRule: Rule = (files) => {
+  const texts = new Map(files.map((file) => [file.path, file.text]));
+  const folders = new Set(
+    files.flatMap(({ path: name }) =>
+      name.split('/').map((_, index, parts) => parts.slice(0, index).join('/')),
+    ),
+  );
+  return files
+    .filter((file) => file.path.endsWith('.md'))
+    .flatMap((file) => {
+      const prose = file.text.replace(/^```[\s\S]*?^```/gm, '').replace(/`[^`\n]*`/g, '');
+      const targets = [...prose.matchAll(/\]\(([^)\s]+)(?:\s+"[^"]*")?\)/g)].map((match) => match[1]!);
+      return targets.flatMap((target) => {
+        if (/^[a-z][a-z+.-]*:/i.test(target)) return [];
+        const [place, anchor] = decodeURI(target).split('#');
+        const to = place
+          ? path.posix.normalize(path.posix.join(path.posix.dirname(file.path), place)).replace(/\/$/, '')
+          : file.path;
+        const text = texts.get(to);
+        if (text === undefined && !folders.has(to === '.' ? '' : to))
+          return [`${file.path}: the link ${target} leads nowhere`];
+        if (anchor && text !== undefined && to.endsWith('.md') && !anchorsIn(text).has(anchor))
+          return [`${file.path}: no heading for ${target}`];
+        return [];
+      });
+    });
+};
+
+const specPath = 'docs/SPEC.md';
+/** In SPEC.md beside a promise that a later part keeps. */
+export const notBuiltYet = 'Not built yet';
+
+/** The numbers that SPEC.md promises now: one a list item, table row or heading. */
+export function promisesOf(spec: string): string[] {
+  const lines = [...spec.matchAll(/^(?:\s*[-*|]\s*|#+\s+)(?:\*\*|`)?([SPWD]\d+)\b.*$/gm)];
+  return lines.filter((match) => !match[0].includes(notBuiltYet)).map((match) => match[1]!);
+}
+
+export function titlesOf(text: string): string[] {
+  const calls = withoutComments(text).matchAll(
+    /\b(?:test|it|describe|suite)\(\s*(['"`])((?:\\.|(?!\1)[\s\S])*)\1/g,
+  );
+  return [...calls].map((match) => match[2]!);
+}
+
+export const promiseRule: Rule = (files) => {
+  const spec = files.find((file) => file.path === specPath);
+  if (!spec) return [];
+  const titles = files.filter(isTest).flatMap((file) => titlesOf(file.text));
+  const promises = promisesOf(spec.text);
+  if (promises.length === 0) return [`${specPath}: holds no promise that this rule can read`];
+  const unproven = promises.filter(
+    (number) => !titles.some((title) => new RegExp(`\\b${number}\\b`).test(title)),
+  );
+  return [...new Set(unproven)].map((number) => `${specPath}: no test title carries ${number}`);
+};
+
+// ---- packages ----
+
+export const pinRule: Rule = (files) => {
+  const manifest = files.find((file) => file.path === 'package.json');
+  if (!manifest) return ['package.json is missing'];
+  const { dependencies = {}, devDependencies = {} } = JSON.parse(manifest.text);
+  return Object.entries<string>({ ...dependencies, ...devDependencies })
+    .filter(([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))
+    .map(([name, version]) => `package.json: ${name} ${version} is not one exact version`);
+};
