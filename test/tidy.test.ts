@@ -7,6 +7,7 @@ import {
   exitRule,
   importRule,
   linkRule,
+  lockRule,
   lostUpdateRule,
   machineRule,
   nameRule,
@@ -19,7 +20,7 @@ import {
 } from './support/tidy-rules.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
-const notOurs = new Set(['node_modules', 'dist', '.data', '.git', 'package-lock.json']);
+const notOurs = new Set(['node_modules', 'dist', '.data', '.git']);
 const isText =
   /\.(ts|tsx|mjs|js|json|md|sql|lua|css|html|sh|yml|yaml|conf|service|svg|csv)$|^\.ci\/run$|^LICENSE$/;
 
@@ -210,6 +211,30 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
       [file('package.json', '{"devDependencies":{"a":"latest"}}')],
     ],
     passes: [[file('package.json', '{"dependencies":{"a":"1.0.0-beta.3"}}')]],
+  },
+  {
+    says: 'the lock file is in step with package.json',
+    rule: lockRule,
+    catches: [
+      [
+        file('package.json', '{"dependencies":{"a":"1.0.1"}}'),
+        file('package-lock.json', '{"packages":{"":{"dependencies":{"a":"1.0.0"}}}}'),
+      ],
+      [
+        file('package.json', '{"devDependencies":{"a":"1.0.0"}}'),
+        file('package-lock.json', '{"packages":{"":{}}}'),
+      ],
+      [
+        file('package.json', '{}'),
+        file('package-lock.json', '{"packages":{"":{"dependencies":{"a":"1.0.0"}}}}'),
+      ],
+    ],
+    passes: [
+      [
+        file('package.json', '{"dependencies":{"a":"1.0.0"}}'),
+        file('package-lock.json', '{"packages":{"":{"dependencies":{"a":"1.0.0"}}}}'),
+      ],
+    ],
   },
 ];
 

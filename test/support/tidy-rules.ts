@@ -263,3 +263,19 @@ export const pinRule: Rule = (files) => {
     .filter(([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))
     .map(([name, version]) => `package.json: ${name} ${version} is not one exact version`);
 };
+
+/** `npm ci` refuses a lock file that is behind package.json, on the first command of every fresh clone. */
+export const lockRule: Rule = (files) => {
+  const parsed = ['package.json', 'package-lock.json'].map(
+    (name) => files.find((file) => file.path === name)?.text ?? '{}',
+  );
+  const manifest = JSON.parse(parsed[0]!);
+  const locked = JSON.parse(parsed[1]!).packages?.[''] ?? {};
+  return ['dependencies', 'devDependencies'].flatMap((kind) => {
+    const wanted: Record<string, string> = manifest[kind] ?? {};
+    const names = new Set([...Object.keys(wanted), ...Object.keys(locked[kind] ?? {})]);
+    return [...names]
+      .filter((name) => wanted[name] !== locked[kind]?.[name])
+      .map((name) => `package-lock.json: ${name} is not as in package.json: run npm install`);
+  });
+};
