@@ -127,10 +127,13 @@ function aroundPitch(blocks: readonly LooseBlock[], sides: readonly Side[]): Arr
       blocks.flatMap((_, i) => (sides[i] === side ? [i] : [])),
       Math.sqrt(ground) * share,
     );
-  const north = on('north', 0.8);
-  const south = on('south', 0.8);
-  const west = on('west', 0.6);
-  const east = on('east', 0.6);
+  // Two stands that face each other alone are made longer than sides of a whole ring.
+  const hasEnds = sides.includes('west') || sides.includes('east');
+  const hasSides = sides.includes('north') || sides.includes('south');
+  const north = on('north', hasEnds ? 0.95 : 1.3);
+  const south = on('south', hasEnds ? 0.95 : 1.3);
+  const west = on('west', hasSides ? 0.7 : 1.2);
+  const east = on('east', hasSides ? 0.7 : 1.2);
   const across = Math.max(widest(north), widest(south), widest(west) * 0.6, widest(east) * 0.6, 600);
   const down = Math.max(widest(west), widest(east), across * 0.5);
   const thick = (lines: readonly Line[]): number =>

@@ -120,7 +120,7 @@ function readLine({ line, cells }: ManifestLine, record: number, reading: Readin
   const { columns, findings } = reading;
   const place = `line ${line}`;
   if (cells.every((cell) => cell.trim() === '')) {
-    findings.warn('blank_lines', 'Lines without any content were skipped.', place);
+    if (cells.length > 1) findings.warn('blank_lines', 'Lines of separators alone were skipped.', place);
     return;
   }
   if (cells.length !== reading.width && !isPadded(cells, reading.width)) {
