@@ -90,7 +90,8 @@ export interface Struck {
   delivery(): { hold: boolean; copies: number; delayMs: number };
 }
 
-export function createFaults(deps: { clock: Clock; random: Random }): Faults {
+/** `signal` ends all waiting when the simulator stops. */
+export function createFaults(deps: { clock: Clock; random: Random; signal: AbortSignal }): Faults {
   let switches: FaultSwitch[] = [];
 
   const strikes = (fault: FaultSwitch): boolean => {
@@ -112,18 +113,18 @@ export function createFaults(deps: { clock: Clock; random: Random }): Faults {
         (fault) =>
           FAULT_KINDS[fault.fault].about === about && matches(fault.match, subject) && strikes(fault),
       );
-      return verdicts(struck, deps.clock);
+      return verdicts(struck, (ms) => deps.clock.sleep(ms, deps.signal));
     },
   };
 }
 
-function verdicts(struck: FaultSwitch[], clock: Clock): Struck {
+function verdicts(struck: FaultSwitch[], sleep: (ms: number) => Promise<void>): Struck {
   const kinds = struck.map((fault) => ({ fault, kind: FAULT_KINDS[fault.fault] as Kind }));
   const at = async (point: 'arrive' | 'leave'): Promise<Verdict | null> => {
     let final: Verdict | null = null;
     for (const { fault, kind } of kinds) {
       const verdict = kind[point];
-      if (verdict === 'wait') await clock.sleep(fault.delayMs);
+      if (verdict === 'wait') await sleep(fault.delayMs);
       else if (verdict) final = verdict;
     }
     return final;

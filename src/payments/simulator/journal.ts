@@ -18,7 +18,10 @@ export async function openJournal<T>(path: string, onRecord: (record: T) => void
   await mkdir(dirname(path), { recursive: true });
   const file = await open(path, 'a+', 0o600);
   const { size } = await file.stat();
-  const sound = await replay(path, size, onRecord);
+  const sound = await replay(path, size, onRecord).catch(async (cause) => {
+    await file.close();
+    throw cause;
+  });
   if (sound < size) {
     await file.truncate(sound);
     await file.sync();

@@ -61,11 +61,11 @@ const simulator = await startSimulator({
   log: createLogger(setting('log-level') ?? 'warn'),
 });
 
-let stopping: Promise<void> | null = null;
+let stopping = false;
 function stop(): void {
-  stopping ??= simulator.stop().then(() => {
-    process.stdin.destroy();
-  });
+  if (stopping) return;
+  stopping = true;
+  void simulator.stop().then(() => process.stdin.destroy());
 }
 process.once('SIGTERM', stop);
 process.once('SIGINT', stop);

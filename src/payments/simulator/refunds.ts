@@ -52,7 +52,7 @@ function chargeToRefund(bank: Bank, params: FormTree): ChargeRow {
   const intent = find(bank, 'intents', intentId ?? '');
   if (!intent) throw missing('payment_intent', intentId ?? '', 'payment_intent');
   const charge = chargeOf(bank, intent);
-  if (!charge || charge.status !== 'succeeded') {
+  if (charge?.status !== 'succeeded') {
     throw refused(`This PaymentIntent (${intent.id}) does not have a successful charge to refund.`);
   }
   return captured(charge);

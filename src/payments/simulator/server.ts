@@ -55,12 +55,14 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
 
   const mark = { requestId: null, key: null };
   const bank = createBank({ state, clock, random, publicUrl: options.publicUrl ?? url, mark });
-  const faults = createFaults({ clock, random });
+  const stopping = new AbortController();
+  const faults = createFaults({ clock, random, signal: stopping.signal });
   const webhooks = createWebhooks({
     secret: options.webhookSecret,
     clock,
     faults,
     log,
+    signal: stopping.signal,
     onDelivered: (event) => {
       state.replay({ delivered: [event.id] });
       journal.append({ delivered: [event.id] }).catch((cause) => log.error({ cause }, 'simulator: journal'));
@@ -98,7 +100,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
     port,
     url,
     stop: async () => {
-      webhooks.stop();
+      stopping.abort();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await journal.close();

@@ -78,7 +78,8 @@ async function bankPage(
 /** Sends the buyer back as Stripe does; the parameters are a hint, the shop looks the payment up. */
 function back(res: ServerResponse, intent: IntentRow): void {
   if (intent.returnUrl === null || !/^https?:/.test(intent.returnUrl)) {
-    return html(res, 200, messagePage('Done', `The payment is now: ${intent.status}.`));
+    html(res, 200, messagePage('Done', `The payment is now: ${intent.status}.`));
+    return;
   }
   const url = new URL(intent.returnUrl);
   const paid = intent.status === 'requires_capture' || intent.status === 'succeeded';

@@ -17,7 +17,6 @@ export interface Webhooks {
   /** Lets go what a `webhook_hold` kept, or what waited for a target; answers how many. */
   release(): number;
   waiting(): number;
-  stop(): void;
 }
 
 /** Delivers events at least once, in no promised order, signed as Stripe signs them. */
@@ -26,13 +25,14 @@ export function createWebhooks(deps: {
   clock: Clock;
   faults: Faults;
   log: Logger;
+  /** Ends all tries when the simulator stops. */
+  signal: AbortSignal;
   /** Called once an event was accepted with a 2xx. */
   onDelivered(event: EventRow): void;
 }): Webhooks {
-  const { clock, faults, log } = deps;
+  const { clock, faults, log, signal } = deps;
   let url: string | null = null;
   let kept: EventRow[] = [];
-  const stopping = new AbortController();
 
   const send = async (event: EventRow): Promise<boolean> => {
     const target = url;
@@ -44,7 +44,7 @@ export function createWebhooks(deps: {
       const response = await fetch(target, {
         method: 'POST',
         redirect: 'manual',
-        signal: AbortSignal.any([timeout.signal, stopping.signal]),
+        signal: AbortSignal.any([timeout.signal, signal]),
         headers: {
           'content-type': 'application/json; charset=utf-8',
           'stripe-signature': signature(body, deps.secret, Math.floor(clock.now() / 1000)),
@@ -63,18 +63,18 @@ export function createWebhooks(deps: {
 
   const run = async (event: EventRow, delayMs: number): Promise<void> => {
     try {
-      if (delayMs > 0) await clock.sleep(delayMs, stopping.signal);
+      if (delayMs > 0) await clock.sleep(delayMs, signal);
       for (let tries = 0; tries < TRIES_MAX; tries++) {
         if (await send(event)) {
           deps.onDelivered(event);
           return;
         }
         const gap = RETRY_GAPS_MS[Math.min(tries, RETRY_GAPS_MS.length - 1)] ?? 0;
-        await clock.sleep(gap, stopping.signal);
+        await clock.sleep(gap, signal);
       }
       log.warn({ event: event.id }, 'simulator: webhook given up');
     } catch (cause) {
-      if (!stopping.signal.aborted) log.error({ event: event.id, cause }, 'simulator: webhook failed');
+      if (!signal.aborted) log.error({ event: event.id, cause }, 'simulator: webhook failed');
     }
   };
 
@@ -115,7 +115,6 @@ export function createWebhooks(deps: {
     },
     release,
     waiting: () => kept.length,
-    stop: () => stopping.abort(),
   };
 }
 
