@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 
@@ -17,7 +18,10 @@ export interface Shutdown {
    * opened before. The returned function takes the closer out again.
    */
   add(name: string, close: () => Promise<void> | void): () => void;
-  /** SIGINT and SIGTERM begin an orderly stop, a second one ends the waiting. Returns the removal. */
+  /**
+   * SIGINT, SIGTERM and the terminal's closing (SIGHUP) begin an orderly stop, a second one ends the waiting. Returns
+   * the removal.
+   */
   listen(): () => void;
   /** Repeat calls get the same promise. */
   stop(reason: string): Promise<ShutdownEnd>;
@@ -107,6 +111,7 @@ export function createShutdown(options: {
     },
     listen: () => {
       const names: NodeJS.Signals[] = ['SIGINT', 'SIGTERM'];
+      if (!hangupIsIgnored()) names.push('SIGHUP');
       for (const name of names) signals.on(name, onSignal);
       return () => {
         for (const name of names) signals.removeListener(name, onSignal);
@@ -115,4 +120,11 @@ export function createShutdown(options: {
     stop,
     ended,
   };
+}
+
+/** Under nohup the hang-up is to be survived; listening for it would undo that. */
+function hangupIsIgnored(): boolean {
+  const status = '/proc/self/status';
+  const mask = existsSync(status) && /^SigIgn:\s*([\da-f]+)$/m.exec(readFileSync(status, 'utf8'))?.[1];
+  return mask ? (BigInt(`0x${mask}`) & 1n) === 1n : false;
 }
