@@ -28,6 +28,8 @@ export async function ensureInstalled({ dev }) {
     '--include=optional',
     '--no-audit',
     '--no-fund',
+    '--no-progress',
+    '--no-update-notifier',
     '--loglevel=error',
   ]);
   if (code !== 0)
