@@ -108,6 +108,9 @@ export function insidePolygon(x: number, y: number, polygon: readonly Point[]): 
   return inside;
 }
 
+/** A section whose edge needs more corners than this is drawn as its hull. */
+const outlinePointsMax = 200;
+
 /**
  * Outline of a section, `margin` units outside its outermost seats. It follows the rows, so that a curved block gets a
  * curved outline that does not cover the pitch; where rows are too irregular for that, it is the convex hull.
@@ -118,7 +121,12 @@ export function outlineOfRows(rows: readonly (readonly Spot[])[], margin: number
   if (all.length === 0) return [];
   if (filled.length >= 2) {
     const outline = widen(thinned(rowPath(filled), margin * 0.3), margin);
-    if (isSimple(outline) && all.every(([x, y]) => insidePolygon(x, y, outline))) return outline;
+    if (
+      outline.length <= outlinePointsMax &&
+      isSimple(outline) &&
+      all.every(([x, y]) => insidePolygon(x, y, outline))
+    )
+      return outline;
   }
   return hullAround(all, margin);
 }

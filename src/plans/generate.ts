@@ -257,11 +257,13 @@ function standingZone(bowl: Bowl, capacity: number): PretixZone {
   const lower = bowl.tiers[0]!;
   const back = lower.depth + lower.rows * stadiumMetres.rowPitch;
   const sectors = [...bowl.standing];
+  // Small houses have their standing room on the grass in front of the stand, about half a square metre a person.
+  const half = Math.min(30, Math.max(5, Math.sqrt(capacity) * 0.6));
   let points: [number, number][] = [
-    [-30, 20],
-    [30, 20],
-    [30, 38],
-    [-30, 38],
+    [-half, 38 - half * 0.7],
+    [half, 38 - half * 0.7],
+    [half, 38],
+    [-half, 38],
   ];
   if (sectors.length > 0) {
     const from = (Math.min(...sectors) - 0.46) / sectorCount;

@@ -1,5 +1,5 @@
 import type { PlanSection, SeatAttribute, SeatingPlan } from '../core/seat-map.ts';
-import { planLimits } from '../core/seat-map.ts';
+import { planLimits, seatAttributes } from '../core/seat-map.ts';
 import { paletteColor } from './colors.ts';
 import { type Findings, quoted } from './findings.ts';
 import { comparable, createSectionIds, labelIsFine } from './labels.ts';
@@ -347,7 +347,7 @@ function readAttributes(text: string, place: string, findings: Findings): SeatAt
       );
     }
   }
-  return [...found];
+  return seatAttributes.filter((attribute) => found.has(attribute));
 }
 
 /**

@@ -12,7 +12,7 @@ import type {
 import { planLimits, seatAttributes } from '../core/seat-map.ts';
 import { categoryColor } from './colors.ts';
 import { type Findings, quoted } from './findings.ts';
-import { createJsonReader, depthIsFine, type JsonObject, type JsonReader } from './json-reader.ts';
+import { createJsonReader, type JsonObject, type JsonReader, structureIsFine } from './json-reader.ts';
 import { createSectionIds, labelIsFine } from './labels.ts';
 import { type GaArea, readArea } from './pretix-areas.ts';
 
@@ -67,7 +67,7 @@ interface Reading {
 
 /** Reads a plan from JSON text; answers null when it is no plan at all. Problems and warnings go to `findings`. */
 export function readPretix(text: string, findings: Findings, name?: string): SeatingPlan | null {
-  if (!depthIsFine(text, findings)) return null;
+  if (!structureIsFine(text, findings)) return null;
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
@@ -93,7 +93,7 @@ export function readPretix(text: string, findings: Findings, name?: string): Sea
     sections: [],
     seats: 0,
   };
-  reader.list(top.zones, '$.zones', planLimits.sectionsMax).forEach((value, i) => {
+  reader.list(top.zones, '$.zones', planLimits.sectionsMax + 1).forEach((value, i) => {
     if (reading.seats <= planLimits.seatsMax) readZone(value, i, reading);
   });
   checkTotals(reading);
@@ -233,8 +233,8 @@ function gaSection(
     unknownCategory(area.category, `${area.path}.category`, findings);
   const name = whole ? zone.name : area.label || `${zone.name} ${index + 1}`;
   const id = reading.sectionId(whole ? zoneId : `${zoneId}-${area.label || `ga-${index + 1}`}`);
-  const extras = whole ? { ...zone.extras, ...(area.extras ? { area: area.extras } : {}) } : area.extras;
-  for (let i = 0; i < Math.min(area.capacity, planLimits.seatsMax); i++) {
+  const extras = { ...(whole ? zone.extras : {}), ...(area.extras ? { area: area.extras } : {}) };
+  for (let i = 0; i < area.capacity && reading.seats <= planLimits.seatsMax; i++) {
     takeGuid(gaSeatGuid(id, i), area.path, reading);
   }
   return {
@@ -247,7 +247,7 @@ function gaSection(
     capacity: area.capacity,
     category: area.category,
     outline: area.outline,
-    ...(extras && Object.keys(extras).length > 0 ? { extras } : {}),
+    ...(Object.keys(extras).length > 0 ? { extras } : {}),
   };
 }
 

@@ -190,12 +190,16 @@ function carryable(value: unknown, path: string, findings: Findings): boolean {
   return true;
 }
 
+/** A plan of the largest size has about 500,000 objects; more than this would only fill the memory. */
+const bracketsMax = 4_000_000;
+
 /**
- * Looks at the brackets before the text is parsed: absurd nesting is refused before any part of it becomes an object.
+ * Looks at the brackets before the text is parsed: absurd nesting and masses of objects are refused before any become real.
  * Answers false after refusing.
  */
-export function depthIsFine(text: string, findings: Findings): boolean {
+export function structureIsFine(text: string, findings: Findings): boolean {
   let depth = 0;
+  let opened = 0;
   let inText = false;
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
@@ -205,6 +209,11 @@ export function depthIsFine(text: string, findings: Findings): boolean {
     } else if (c === 0x22) inText = true;
     else if (c === 0x7b || c === 0x5b) {
       depth += 1;
+      opened += 1;
+      if (opened > bracketsMax) {
+        findings.refuse('too_many', 'The file has far more objects than a plan of the largest size.', '$');
+        return false;
+      }
       if (depth > planLimits.jsonDepthMax) {
         const line = text.slice(0, i).split('\n').length;
         findings.refuse(

@@ -119,7 +119,8 @@ export function chooseColumns(
   mapping: ManifestMapping,
   findings: Findings,
 ): ManifestColumns | null {
-  const found = `The columns found are ${headers.map((header) => quoted(header)).join(', ')}`;
+  const shown = headers.slice(0, 40).map((header) => quoted(header));
+  const found = `The columns found are ${shown.join(', ')}${headers.length > 40 ? ', …' : ''}`;
   const columns = Object.fromEntries(targets.map((target) => [target, []])) as unknown as ManifestColumns;
   for (const [target, value] of Object.entries(mapping)) {
     if (!targets.includes(target as ManifestTarget)) {

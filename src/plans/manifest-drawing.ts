@@ -126,15 +126,20 @@ function seatedBlock(
 ): Block {
   const planRows = rows.map((row, i) => (scale ? positionedRow(row, scale, findings) : plainRow(row, i)));
   const seats = planRows.flatMap((row) => row.seats);
+  // Reduced, not spread: a section may hold more seats than a call takes arguments.
+  const least = (values: number[]): number =>
+    values.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
+  const most = (values: number[]): number =>
+    values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   const xs = seats.map((seat) => seat.x);
   const ys = seats.map((seat) => seat.y);
   const section = { ...emptySection(from), kind: 'seated' as const, rows: planRows };
   return {
     section,
-    left: Math.min(...xs),
-    right: Math.max(...xs),
-    front: Math.min(...ys),
-    back: Math.max(...ys),
+    left: least(xs),
+    right: most(xs),
+    front: least(ys),
+    back: most(ys),
   };
 }
 

@@ -15,6 +15,10 @@ export interface ManifestTable {
 
 /** One record longer than this is a quote that was never closed. */
 const recordCharsMax = 64 * 1024;
+/** Bounds of what is parsed at all, well above the largest plan, so that no file fills the memory. */
+const linesMax = 500_000;
+const cellsMax = 10_000_000;
+const headersMax = 200;
 
 /** Splits CSV text into header and records, with line numbers; answers null after refusing. */
 export function readTable(text: string, findings: Findings): ManifestTable | null {
@@ -23,6 +27,7 @@ export function readTable(text: string, findings: Findings): ManifestTable | nul
   const body = stated ? text.slice(stated[0].length) : text;
   const skipped = stated ? 1 : 0;
   const delimiter = stated?.[1] ?? guessDelimiter(body);
+  if (!sizeIsFine(body, delimiter, findings)) return null;
   let raw: string[][];
   try {
     // No `info` and no `on_record`: either makes the parser three times slower, and lines can be counted here.
@@ -49,7 +54,40 @@ export function readTable(text: string, findings: Findings): ManifestTable | nul
     findings.refuse('empty_file', 'The file is empty.', 'line 1');
     return null;
   }
+  if (header.cells.length > headersMax) {
+    findings.refuse('too_many', `The header has more than ${headersMax} columns.`, `line ${header.line}`);
+    return null;
+  }
   return { headers: header.cells.map((cell) => cell.replace(/\s+/g, ' ').trim()), lines: records, delimiter };
+}
+
+function sizeIsFine(text: string, delimiter: string, findings: Findings): boolean {
+  const separator = delimiter.charCodeAt(0);
+  let lines = 1;
+  let cells = 0;
+  let begin = 0;
+  for (let i = 0; i <= text.length; i++) {
+    const c = i < text.length ? text.charCodeAt(i) : 0x0a;
+    if (c === separator) cells += 1;
+    if (c !== 0x0a && c !== 0x0d) continue;
+    if (i - begin > recordCharsMax) {
+      findings.refuse(
+        'line_too_long',
+        `A line is longer than ${recordCharsMax} characters.`,
+        `line ${lines}`,
+      );
+      return false;
+    }
+    begin = i + 1;
+    if (c === 0x0a) lines += 1;
+  }
+  if (lines <= linesMax && cells <= cellsMax) return true;
+  findings.refuse(
+    'too_many',
+    `The file has more than ${linesMax} lines or ${cellsMax} cells.`,
+    `line ${linesMax}`,
+  );
+  return false;
 }
 
 function lineBreaks(cell: string): number {
