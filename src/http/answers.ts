@@ -1,0 +1,140 @@
+import type { Hold } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { Layout, SeatNo } from '../core/seat-map.ts';
+import type { House } from '../sales/events.ts';
+import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
+import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
+
+/** How holds and orders look to their buyer. */
+
+/** The only kind of ticket until an event can price others. */
+export const fullKind = 'full';
+
+export function linesOf(event: EventRecord, house: House, seats: readonly SeatNo[]): OrderLine[] {
+  return seats.map((seat) => {
+    const category = house.seats[seat]?.category;
+    const price = category === undefined ? undefined : event.prices[category];
+    assert(category !== undefined && price !== undefined, `seat ${seat} has a price`);
+    return { seat, category, kind: fullKind, price, fee: event.settings.seatFee };
+  });
+}
+
+export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[] {
+  const names = sectionNames(house.layout);
+  return lines.map(({ seat, category, kind, price, fee }) => {
+    const facts = house.seats[seat];
+    assert(facts, `seat ${seat} belongs to the event`);
+    return {
+      seat,
+      guid: facts.seatGuid,
+      section: facts.sectionId,
+      sectionName: names.get(facts.sectionId) ?? facts.sectionId,
+      row: facts.row,
+      number: facts.label,
+      category,
+      kind,
+      price,
+      fee,
+    };
+  });
+}
+
+/** Made once a layout: it never changes. */
+const namesByLayout = new WeakMap<Layout, Map<string, string>>();
+
+function sectionNames(layout: Layout): Map<string, string> {
+  let names = namesByLayout.get(layout);
+  if (!names) {
+    names = new Map(layout.sections.map(({ id, name }) => [id, name]));
+    namesByLayout.set(layout, names);
+  }
+  return names;
+}
+
+export function amountOf(lines: readonly OrderLine[], orderFee: number): number {
+  return lines.reduce((sum, { price, fee }) => sum + price + fee, orderFee);
+}
+
+export interface HoldAnswerParts {
+  hold: Hold;
+  event: EventRecord;
+  house: House;
+  receipt: string;
+  serverTime: number;
+  best?: { asAsked: boolean; note?: string };
+}
+
+export function holdAnswer({ hold, event, house, receipt, serverTime, best }: HoldAnswerParts): HoldAnswer {
+  const lines = linesOf(event, house, hold.seats);
+  return {
+    hold: hold.hold,
+    event: event.event,
+    seats: seatInfos(house, lines),
+    total: amountOf(lines, event.settings.orderFee),
+    orderFee: event.settings.orderFee,
+    currency: event.currency,
+    expiresAt: iso(hold.deadline),
+    serverTime: iso(serverTime),
+    receipt,
+    ...best,
+    order: hold.order,
+  };
+}
+
+/** What the page shows of the payment, from the order's state and what was answered just now. */
+export interface PaymentNow {
+  waiting?: { url: string } | null;
+  underWay?: boolean;
+  decline?: string | null;
+}
+
+export function orderAnswer(
+  order: Order,
+  event: EventRecord,
+  house: House,
+  serverTime: number,
+  payment: PaymentNow = {},
+): OrderAnswer {
+  return {
+    order: order.order,
+    event: order.event,
+    eventName: event.name,
+    state: order.state,
+    reason: order.reason,
+    seats: seatInfos(house, order.lines),
+    amount: order.amount,
+    orderFee: order.orderFee,
+    currency: order.currency,
+    buyer: order.buyer,
+    paymentDeadline: iso(order.paymentDeadline),
+    serverTime: iso(serverTime),
+    payment: {
+      state: paymentState(order, payment),
+      decline: payment.decline ?? null,
+      action: payment.waiting ?? null,
+      instrument: order.instrument && { brand: order.instrument.brand, last4: order.instrument.last4 },
+    },
+  };
+}
+
+function paymentState(order: Order, now: PaymentNow): OrderAnswer['payment']['state'] {
+  switch (order.state) {
+    case 'authorised':
+    case 'confirmed':
+      return 'authorised';
+    case 'paid':
+      return 'captured';
+    case 'voiding':
+    case 'closed':
+    case 'cancelled':
+      return order.instrument ? 'voided' : 'none';
+    case 'reserved':
+      if (now.waiting) return 'waiting';
+      if (now.underWay) return 'under_way';
+      return now.decline ? 'declined' : 'none';
+  }
+}
+
+export function iso(at: number): string {
+  return new Date(at).toISOString();
+}

@@ -1,0 +1,248 @@
+import { createHash } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import { toString as qrText } from 'qrcode';
+import type { PayOutcome } from '../checkout/outcomes.ts';
+import { assert } from '../core/outcome.ts';
+import type { Order, OrderLine } from '../sales/record.ts';
+import { linesOf, orderAnswer, type PaymentNow, seatInfos } from './answers.ts';
+import type { OrderAnswer } from './api-types.ts';
+import { buyerOf } from './buyer-details.ts';
+import { findMine } from './buyer-holds.ts';
+import type { HttpDeps } from './deps.ts';
+import { problem } from './errors.ts';
+import { problemOfClose, problemOfPay, problemOfReserve } from './outcomes.ts';
+import { idempotencyKey } from './request-checks.ts';
+import {
+  HoldParams,
+  IdempotencyHeaders,
+  OrderBody,
+  OrderParams,
+  OrderSchema,
+  PaymentBody,
+  PendingSchema,
+  problemResponses,
+  TicketsSchema,
+  uuidPattern,
+} from './schemas.ts';
+import type { App } from './server.ts';
+import { createVisitors } from './visitor.ts';
+
+const uuidForm = new RegExp(uuidPattern);
+const tags = ['orders'];
+const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
+
+export function registerOrders(app: App, deps: HttpDeps): void {
+  const { credentials, checkout, events, clock } = deps;
+  const visitors = createVisitors(deps);
+
+  /** The order, for its visitor's browser or for whoever has its secret; for others it does not exist. */
+  async function mine(request: FastifyRequest<{ Params: { order: string } }>): Promise<Order> {
+    const id = request.params.order;
+    const order = uuidForm.test(id) ? await checkout.find(id) : null;
+    const visitor = visitors.of(request);
+    if (!order || (order.visitor !== visitor && !bearsSecret(request, id))) throw problem('unknown_order');
+    return order;
+  }
+
+  function bearsSecret(request: FastifyRequest, order: string): boolean {
+    const secret = /^Bearer ([\w-]{1,100})$/i.exec(request.headers.authorization ?? '')?.[1];
+    return secret !== undefined && credentials.orderSecretMatches(order, secret);
+  }
+
+  async function answer(order: Order, payment: PaymentNow = {}): Promise<OrderAnswer> {
+    const event = await events.findByNo(order.eventNo);
+    assert(event, `the event of order ${order.order} exists`);
+    return orderAnswer(order, event, await events.house(event), clock.now(), payment);
+  }
+
+  async function paid(outcome: PayOutcome) {
+    if (outcome.kind === 'bought') return { status: 200 as const, body: await answer(outcome.order) };
+    if (outcome.kind !== 'pending') throw problemOfPay(outcome);
+    const { order, action, afterMs } = outcome;
+    const body = await answer(order, { waiting: action, underWay: true });
+    return {
+      status: 202 as const,
+      body: { ...body, code: 'pending' as const, action, retryAfterMs: afterMs },
+    };
+  }
+
+  app.post(
+    '/api/holds/:hold/order',
+    {
+      schema: {
+        tags,
+        summary: 'Start paying for a hold',
+        description:
+          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order.',
+        params: HoldParams,
+        body: OrderBody,
+        response: { 200: OrderSchema, 201: OrderSchema, ...problemResponses },
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const { buyer, account } = buyerOf(request.body.buyer);
+      const visitor = visitors.of(request);
+      const { hold, event, id } = await findMine(deps, visitor, request.params.hold);
+      const withSecret = async (order: Order): Promise<OrderAnswer> => ({
+        ...(await answer(order)),
+        secret: credentials.orderSecretOf(order.order),
+      });
+      if (!hold) {
+        // A repeat after the lease went over to its order; otherwise the lease has simply ended.
+        const order = await checkout.find(credentials.orderIdOf(id));
+        if (!order || order.visitor !== visitor) throw problem('hold_gone');
+        return reply.code(200).send(await withSecret(order));
+      }
+      const lines: OrderLine[] = linesOf(event, await events.house(event), hold.seats);
+      const { orderFee } = event.settings;
+      const outcome = await checkout.reserve({
+        hold,
+        lines,
+        orderFee,
+        currency: event.currency,
+        account,
+        buyer,
+      });
+      if (outcome.kind !== 'order') throw problemOfReserve(outcome, event.onSaleAt);
+      return reply.code(outcome.repeated ? 200 : 201).send(await withSecret(outcome.order));
+    },
+  );
+
+  app.post(
+    '/api/orders/:order/payment',
+    {
+      schema: {
+        tags,
+        summary: 'Pay',
+        description:
+          'With a payment method or a confirmation token of the provider: card data never comes here. 402 `declined`: try another card with a new key.',
+        params: OrderParams,
+        headers: IdempotencyHeaders,
+        body: PaymentBody,
+        response: orderOrPending,
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const clientKey = idempotencyKey(request);
+      const instrument = instrumentOf(request.body);
+      const { order } = await mine(request);
+      const outcome = await checkout.pay({
+        order,
+        clientKey,
+        request: createHash('sha256').update(JSON.stringify(instrument)).digest('base64url'),
+        instrument,
+        returnUrl: `${deps.publicUrl()}/orders/${order}`,
+      });
+      const { status, body } = await paid(outcome);
+      return reply.code(status).send(body);
+    },
+  );
+
+  app.post(
+    '/api/orders/:order/payment/refresh',
+    {
+      schema: {
+        tags,
+        summary: 'Look the payment up and carry on',
+        description: 'After the bank’s page or a lost answer; repeatable.',
+        params: OrderParams,
+        response: orderOrPending,
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const { order } = await mine(request);
+      const { status, body } = await paid(await checkout.refresh(order));
+      return reply.code(status).send(body);
+    },
+  );
+
+  app.get(
+    '/api/orders/:order',
+    {
+      schema: {
+        tags,
+        summary: 'An order of mine',
+        description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
+        params: OrderParams,
+        response: { 200: OrderSchema, ...problemResponses },
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const order = await mine(request);
+      const own = order.visitor === visitors.of(request);
+      return { ...(await answer(order)), ...(own ? { secret: credentials.orderSecretOf(order.order) } : {}) };
+    },
+  );
+
+  app.delete(
+    '/api/orders/:order',
+    {
+      schema: {
+        tags,
+        summary: 'Close an unpaid order and free its seats',
+        params: OrderParams,
+        response: { 200: OrderSchema, ...problemResponses },
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const outcome = await checkout.close((await mine(request)).order);
+      if (outcome.kind !== 'closed') throw problemOfClose(outcome);
+      return await answer(outcome.order);
+    },
+  );
+
+  app.get(
+    '/api/orders/:order/tickets',
+    {
+      schema: {
+        tags,
+        summary: 'The tickets, once they are paid for',
+        params: OrderParams,
+        response: { 200: TicketsSchema, ...problemResponses },
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const order = await mine(request);
+      // The capture is on its way: the codes follow in a moment.
+      if (order.state === 'confirmed') throw problem('not_paid', { retryAfterMs: 1_000 });
+      if (order.state !== 'paid') throw problem('not_paid', { extra: { state: order.state } });
+      return { tickets: await ticketAnswers(deps, order) };
+    },
+  );
+}
+
+async function ticketAnswers(deps: HttpDeps, order: Order) {
+  const event = await deps.events.findByNo(order.eventNo);
+  assert(event, `the event of order ${order.order} exists`);
+  const house = await deps.events.house(event);
+  const issued = await deps.tickets(order);
+  return Promise.all(
+    issued.map(async ({ ticket, seat, code }) => {
+      const [info] = seatInfos(
+        house,
+        order.lines.filter((line) => line.seat === seat),
+      );
+      assert(info, `seat ${seat} is in its order`);
+      const qr = await qrText(code, { type: 'svg', margin: 2, errorCorrectionLevel: 'M' });
+      return { ticket, seat: info, code, qr };
+    }),
+  );
+}
+
+type Instrument = { paymentMethod: string } | { confirmationToken: string };
+
+function instrumentOf(body: { paymentMethod?: string; confirmationToken?: string }): Instrument {
+  const { paymentMethod, confirmationToken } = body;
+  if (paymentMethod !== undefined && confirmationToken === undefined) return { paymentMethod };
+  if (confirmationToken !== undefined && paymentMethod === undefined) return { confirmationToken };
+  throw problem('invalid_field', {
+    field: '/paymentMethod',
+    detail: 'Send either paymentMethod or confirmationToken.',
+  });
+}

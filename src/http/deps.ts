@@ -1,0 +1,46 @@
+import type { Checkout } from '../checkout/outcomes.ts';
+import type { EventNo, OrderId } from '../core/hold.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { PaymentProvider } from '../payments/provider.ts';
+import type { PublishedReader } from '../read-path/published-reader.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Random } from '../runtime/random.ts';
+import type { Events } from '../sales/events.ts';
+import type { Credentials } from '../waiting-room/credentials.ts';
+import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
+import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
+
+/** Everything that the buyers' routes stand on; `app.ts` puts it together. */
+export interface HttpDeps {
+  clock: Clock;
+  random: Random;
+  log: Logger;
+  /** The address that buyers see, without a final slash; known once the server listens. */
+  publicUrl: () => string;
+  trustProxy: false | number | string[];
+  /** Folder of the built pages; null: none are served. */
+  webDir: string | null;
+  /** Origins of the payment script and of what it talks to, for the content security policy. */
+  paymentOrigins: { script: string[]; connect: string[]; frame: string[] };
+  credentials: Credentials;
+  events: Events;
+  published: PublishedReader;
+  room: Pick<WaitingRoom, 'redeem'>;
+  /** Joins that arrive in one tick share a call to the store. */
+  joins: JoinBatcher;
+  arbiter: Arbiter;
+  checkout: Checkout;
+  provider: Pick<PaymentProvider, 'parseWebhook'>;
+  /** Tickets of a paid order, with what the scanner reads. */
+  tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
+  /** What selling needs, each with a sentence when it does not answer. */
+  ready: () => Promise<{ ok: boolean; parts: Record<string, { ok: boolean; reason?: string }> }>;
+}
+
+export interface IssuedTicket {
+  ticket: string;
+  seat: SeatNo;
+  code: string;
+}

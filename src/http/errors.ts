@@ -1,0 +1,372 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { Problem } from './api-types.ts';
+
+interface Code {
+  status: number;
+  title: string;
+  /** What the client or the person can do; the default `detail`. */
+  advice: string;
+}
+
+/** Every code that a route may answer; docs/reference/errors.md is made from this table. */
+export const problemCodes = {
+  // The request itself.
+  invalid_json: { status: 400, title: 'Not JSON', advice: 'Send a well-formed JSON body.' },
+  invalid_request: { status: 400, title: 'Bad request', advice: 'Correct the request and send it again.' },
+  invalid_field: { status: 400, title: 'Invalid value', advice: 'Correct the named field and send again.' },
+  idempotency_key_required: {
+    status: 400,
+    title: 'Idempotency-Key missing',
+    advice: 'Send an Idempotency-Key header: a new one for each new wish, the same one for a repeat.',
+  },
+  idempotency_mismatch: {
+    status: 422,
+    title: 'Key used for another request',
+    advice: 'This Idempotency-Key came with another body before. Use a new key for a new wish.',
+  },
+  signature_invalid: {
+    status: 400,
+    title: 'Signature refused',
+    advice: 'Sign the exact bytes of the body with the webhook secret of this endpoint.',
+  },
+  sign_in_required: { status: 401, title: 'Sign in first', advice: 'Sign in and send the request again.' },
+  sign_in_refused: {
+    status: 401,
+    title: 'Sign-in refused',
+    advice: 'E-mail or password is wrong. Check both and try again.',
+  },
+  origin_refused: {
+    status: 403,
+    title: 'Other site',
+    advice: 'This request came from the page of another site. Open our own page and try there.',
+  },
+  not_found: { status: 404, title: 'Not found', advice: 'There is nothing under this address.' },
+  method_not_allowed: {
+    status: 405,
+    title: 'Method not allowed',
+    advice: 'Use one of the methods that the Allow header lists.',
+  },
+  request_timeout: { status: 408, title: 'Too slow', advice: 'Send the request again, without pauses.' },
+  body_too_large: { status: 413, title: 'Body too large', advice: 'Send a smaller body.' },
+  uri_too_long: { status: 414, title: 'Address too long', advice: 'Shorten the address.' },
+  unsupported_media_type: {
+    status: 415,
+    title: 'Unsupported media type',
+    advice: 'Send the body as application/json.',
+  },
+  too_many_requests: { status: 429, title: 'Too many requests', advice: 'Wait a moment and try again.' },
+  headers_too_large: { status: 431, title: 'Headers too large', advice: 'Send fewer or shorter headers.' },
+  // The waiting room.
+  unknown_event: { status: 404, title: 'No such event', advice: 'Check the address of the event.' },
+  not_published: {
+    status: 404,
+    title: 'Not published yet',
+    advice: 'The event has nothing to show yet. Try again in a moment.',
+  },
+  cookie_required: {
+    status: 428,
+    title: 'Cookie needed',
+    advice: 'A cookie has just been set. Send the same request again with it.',
+  },
+  not_open: {
+    status: 409,
+    title: 'Not open',
+    advice: 'The sale is not open yet. Keep the page open until it starts.',
+  },
+  paused: {
+    status: 409,
+    title: 'Paused',
+    advice: 'The sale is paused. Your place is kept; wait until it goes on.',
+  },
+  sold_out: {
+    status: 410,
+    title: 'Sold out',
+    advice: 'Everything is sold. Seats may come back; your place in the line is kept.',
+  },
+  sale_closed: { status: 410, title: 'Sale closed', advice: 'The sale has ended.' },
+  event_cancelled: { status: 410, title: 'Event cancelled', advice: 'The event was cancelled.' },
+  not_yet: {
+    status: 409,
+    title: 'Not your turn yet',
+    advice: 'Your number has not been called. Watch the status and try again when it is.',
+  },
+  ticket_refused: {
+    status: 403,
+    title: 'Queue ticket refused',
+    advice: 'This queue ticket is not valid in this browser. Join the line again.',
+  },
+  pass_refused: {
+    status: 403,
+    title: 'Pass refused',
+    advice: 'This admission pass is not valid in this browser. Ask for a pass with your queue ticket.',
+  },
+  pass_expired: {
+    status: 403,
+    title: 'Buying session over',
+    advice:
+      'Your buying session has ended. A live hold can still be paid; for new seats join the line again.',
+  },
+  // Holds.
+  unknown_hold: { status: 404, title: 'No such hold', advice: 'You have no hold under this address.' },
+  hold_gone: {
+    status: 410,
+    title: 'Hold gone',
+    advice: 'The hold has lapsed or was released, and its seats are free for others. Choose seats again.',
+  },
+  taken: {
+    status: 409,
+    title: 'Seats taken',
+    advice: 'Somebody else was quicker. Nothing was held for you; choose other seats.',
+  },
+  hold_exists: {
+    status: 409,
+    title: 'You already hold seats',
+    advice:
+      'Pay for the seats that you hold, release them, or send `replaces` with that hold to change them.',
+  },
+  hold_quota: {
+    status: 409,
+    title: 'Too many seats',
+    advice: 'You may hold no more seats at once. Choose fewer, or pay for or release those that you hold.',
+  },
+  hold_ordered: {
+    status: 409,
+    title: 'Hold is in an order',
+    advice: 'Payment has started for these seats. Close the order instead.',
+  },
+  sold_as_unit: {
+    status: 409,
+    title: 'Sold whole',
+    advice: 'This box is sold only as a whole. Take all of its seats.',
+  },
+  unknown_seat: {
+    status: 400,
+    title: 'No such seat',
+    advice: 'Take the seats from the layout of this event.',
+  },
+  receipt_refused: {
+    status: 403,
+    title: 'Receipt refused',
+    advice: 'This receipt is not valid for this hold in this browser.',
+  },
+  // Orders and payment.
+  unknown_order: { status: 404, title: 'No such order', advice: 'You have no order under this address.' },
+  order_open: {
+    status: 409,
+    title: 'An order is open',
+    advice: 'You have an unpaid order for this event. Pay for it or close it first.',
+  },
+  account_limit: {
+    status: 409,
+    title: 'Limit reached',
+    advice: 'No more seats of this event may be bought with this e-mail address.',
+  },
+  declined: {
+    status: 402,
+    title: 'Payment declined',
+    advice: 'The payment was declined and nothing was charged. Try another card.',
+  },
+  payment_under_way: {
+    status: 409,
+    title: 'Payment under way',
+    advice: 'A payment of this order is already under way. Wait for its end.',
+  },
+  order_ended: {
+    status: 410,
+    title: 'Order ended',
+    advice: 'This order has ended and nothing was charged. Choose seats again.',
+  },
+  order_bought: {
+    status: 409,
+    title: 'Already bought',
+    advice: 'This order is bought. For a refund ask the organiser.',
+  },
+  not_paid: {
+    status: 409,
+    title: 'No tickets yet',
+    advice: 'Tickets are shown once the payment is complete.',
+  },
+  // The organiser.
+  version_conflict: {
+    status: 409,
+    title: 'Changed meanwhile',
+    advice: 'Somebody changed this in the meantime. Load it again and repeat your change.',
+  },
+  phase_impossible: {
+    status: 409,
+    title: 'Not possible in this phase',
+    advice: 'The sale cannot go from its present phase to that one.',
+  },
+  plan_refused: {
+    status: 422,
+    title: 'Plan refused',
+    advice: 'The seating plan has the problems listed; nothing was stored.',
+  },
+  unknown_plan: { status: 404, title: 'No such plan', advice: 'Import the plan first.' },
+  event_exists: { status: 409, title: 'Event exists', advice: 'Choose another address for the event.' },
+  seats_in_use: {
+    status: 409,
+    title: 'Seats in use',
+    advice: 'Seats that are held, reserved or sold were left as they are.',
+  },
+  // Ours.
+  internal: {
+    status: 500,
+    title: 'Our mistake',
+    advice: 'Something went wrong on our side. Nothing is lost: look at your hold or order and try again.',
+  },
+  unavailable: {
+    status: 503,
+    title: 'Not available now',
+    advice: 'The service cannot do this just now. Try again in a moment; your place and seats are kept.',
+  },
+  busy: { status: 503, title: 'Busy', advice: 'Very many people are at it just now. Try again in a moment.' },
+  outcome_unknown: {
+    status: 503,
+    title: 'Outcome unknown',
+    advice:
+      'The answer was lost. Repeat the same request, with the same Idempotency-Key, to learn what became of it.',
+  },
+  not_ready: { status: 503, title: 'Not ready', advice: 'A part that selling needs does not answer.' },
+} as const satisfies Record<string, Code>;
+
+export type ProblemCode = keyof typeof problemCodes;
+
+export interface ProblemOptions {
+  /** Replaces the code's general advice. */
+  detail?: string;
+  /** JSON pointer into the body, a parameter's or a header's name. */
+  field?: string;
+  retryAfterMs?: number;
+  /** Code-specific members. */
+  extra?: Record<string, unknown>;
+}
+
+/** Thrown by a handler, or by what it calls, to answer a problem document. */
+export class HttpProblem extends Error {
+  override readonly name = 'HttpProblem';
+  readonly code: ProblemCode;
+  readonly options: ProblemOptions;
+
+  constructor(code: ProblemCode, options: ProblemOptions = {}) {
+    super(options.detail ?? problemCodes[code].advice);
+    this.code = code;
+    this.options = options;
+  }
+}
+
+export function problem(code: ProblemCode, options: ProblemOptions = {}): HttpProblem {
+  return new HttpProblem(code, options);
+}
+
+export function problemDocument(code: ProblemCode, options: ProblemOptions = {}): Problem {
+  const { status, title, advice } = problemCodes[code];
+  return {
+    type: `/docs/errors#${code}`,
+    title,
+    status,
+    code,
+    detail: options.detail ?? advice,
+    ...(options.field === undefined ? {} : { field: options.field }),
+    ...(options.retryAfterMs === undefined ? {} : { retryAfterMs: options.retryAfterMs }),
+    ...options.extra,
+  };
+}
+
+export function sendProblem(
+  reply: FastifyReply,
+  code: ProblemCode,
+  options: ProblemOptions = {},
+): FastifyReply {
+  if (options.retryAfterMs !== undefined) {
+    reply.header('retry-after', String(Math.max(1, Math.ceil(options.retryAfterMs / 1000))));
+  }
+  return reply
+    .code(problemCodes[code].status)
+    .header('cache-control', 'no-store')
+    .header('content-type', 'application/problem+json')
+    .serializer((text: unknown) => text as string)
+    .send(JSON.stringify(problemDocument(code, options)));
+}
+
+/** What fastify and node refuse before a handler runs. */
+const frameworkCodes: Record<string, ProblemCode> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
+  FST_ERR_BAD_URL: 'invalid_request',
+  FST_ERR_MAX_PARAM_LENGTH: 'uri_too_long',
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
+
+const storeCodes: Record<StoreFault['code'], { code: ProblemCode; retryAfterMs: number }> = {
+  store_unavailable: { code: 'unavailable', retryAfterMs: 3_000 },
+  store_busy: { code: 'busy', retryAfterMs: 1_000 },
+  outcome_unknown: { code: 'outcome_unknown', retryAfterMs: 1_000 },
+};
+
+/** One answer for everything that was thrown. Only what we did not foresee is a 500: an assertion, a bug. */
+export function answerOf(error: unknown): { code: ProblemCode; options: ProblemOptions } {
+  if (error instanceof HttpProblem) return { code: error.code, options: error.options };
+  if (error instanceof StoreFault) {
+    const { code, retryAfterMs } = storeCodes[error.code];
+    return { code, options: { retryAfterMs } };
+  }
+  const { code = '', validation, validationContext, statusCode } = error as Partial<FastifyError>;
+  if (validation) return { code: 'invalid_field', options: fieldOf(validation, validationContext) };
+  const known = frameworkCodes[code];
+  if (known) return { code: known, options: {} };
+  if (error instanceof SyntaxError && statusCode === 400) return { code: 'invalid_json', options: {} };
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
+    return { code: 'invalid_request', options: {} };
+  }
+  return { code: 'internal', options: {} };
+}
+
+function fieldOf(
+  validation: NonNullable<FastifyError['validation']>,
+  context: string | undefined,
+): ProblemOptions {
+  const [first] = validation;
+  if (!first) return {};
+  const missing = first.params?.missingProperty;
+  const place = typeof missing === 'string' ? `${first.instancePath}/${missing}` : first.instancePath;
+  const field = context === 'body' || context === undefined ? place || '/' : place.replace(/^\//, '');
+  const what = typeof missing === 'string' ? 'is missing' : (first.message ?? 'is not valid');
+  return { field, detail: `${context === 'body' ? 'The body field' : 'The parameter'} ${field} ${what}.` };
+}
+
+export function createErrorHandler(log: Logger) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    const { code, options } = answerOf(error);
+    const { status } = problemCodes[code];
+    if (status === 500) log.error({ err: error, route: request.routeOptions?.url }, 'request failed');
+    else if (status === 503) log.warn({ reason: (error as Error).message }, code);
+    return sendProblem(reply, code, options);
+  };
+}
+
+/** docs/reference/errors.md; a test compares the file with this. */
+export function errorsReference(): string {
+  const rows = Object.entries<Code>(problemCodes).map(
+    ([code, { status, title, advice }]) =>
+      `| <a id="${code}"></a>\`${code}\` | ${status} | ${title} | ${advice} |`,
+  );
+  return [
+    '# Error codes',
+    '',
+    'Errors are `application/problem+json` (RFC 9457): `type`, `title`, `status`, `code`, `detail`, where a field is at',
+    'fault `field`, where waiting helps `retryAfterMs` and `Retry-After`. `code` is stable; `detail` is a sentence for',
+    'people. Made from the table in `src/http/errors.ts` by `node --import tsx test/support/write-errors-reference.ts`.',
+    '',
+    '| code | status | title | what to do |',
+    '|---|---|---|---|',
+    ...rows,
+    '',
+  ].join('\n');
+}

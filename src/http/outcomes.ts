@@ -1,0 +1,176 @@
+import type { CheckoutReserveOutcome, CloseOutcome, PayOutcome } from '../checkout/outcomes.ts';
+import { impossible } from '../core/outcome.ts';
+import type { Phase } from '../core/phase.ts';
+import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
+import type { DeclineCode } from '../payments/provider.ts';
+import { type HttpProblem, problem } from './errors.ts';
+
+/** The only map from refused outcomes to what HTTP says. Codes and statuses are in errors.ts. */
+
+const phaseProblems = {
+  draft: 'not_open',
+  scheduled: 'not_open',
+  pre_queue: 'not_open',
+  open: 'busy',
+  paused: 'paused',
+  sold_out: 'sold_out',
+  closed: 'sale_closed',
+  cancelled: 'event_cancelled',
+} as const satisfies Record<Phase, string>;
+
+/** `open` is answered when the phase changed under the request: asking again helps. */
+export function problemOfPhase(phase: Phase, opensAt: number | null): HttpProblem {
+  const code = phaseProblems[phase];
+  const extra = { phase, opensAt: opensAt === null ? null : new Date(opensAt).toISOString() };
+  return problem(code, code === 'busy' ? { retryAfterMs: 500, extra } : { extra });
+}
+
+type Refused<Outcome extends { kind: string }, Kind extends Outcome['kind']> = Exclude<
+  Outcome,
+  { kind: Kind }
+>;
+
+/** `hold_exists` and `taken` are answered by the route, which has the hold and the house at hand. */
+export function problemOfHold(
+  outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
+  opensAt: number | null,
+): HttpProblem {
+  switch (outcome.kind) {
+    case 'quota':
+      return problem('hold_quota', { extra: { used: outcome.used, max: outcome.max } });
+    case 'mismatch':
+      return problem('idempotency_mismatch');
+    case 'hold_gone':
+      return problem('hold_gone');
+    case 'not_open':
+      return problemOfPhase(outcome.phase, opensAt);
+    case 'too_late':
+    case 'stale':
+      return problem('busy', { retryAfterMs: 1_000 });
+    case 'retry':
+      return problem('busy', { retryAfterMs: outcome.afterMs });
+    default:
+      return impossible(outcome, 'hold outcome');
+  }
+}
+
+export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 'recovering'>): HttpProblem {
+  switch (outcome.kind) {
+    case 'taken':
+      return problem('taken', { extra: { seats: outcome.seats } });
+    case 'hold_gone':
+      return problem('hold_gone');
+    case 'stale':
+      return problem('busy', { retryAfterMs: 1_000 });
+    case 'retry':
+      return problem('busy', { retryAfterMs: outcome.afterMs });
+    default:
+      return impossible(outcome, 'recover outcome');
+  }
+}
+
+/** Null: given back, now or before. */
+export function problemOfRelease(outcome: ReleaseOutcome): HttpProblem | null {
+  switch (outcome.kind) {
+    case 'released':
+    case 'hold_gone':
+      return null;
+    case 'bound':
+      return problem('hold_ordered', { extra: { order: outcome.order } });
+    case 'stale':
+      return problem('busy', { retryAfterMs: 1_000 });
+    case 'retry':
+      return problem('busy', { retryAfterMs: outcome.afterMs });
+    default:
+      return impossible(outcome, 'release outcome');
+  }
+}
+
+export function problemOfReserve(
+  outcome: Refused<CheckoutReserveOutcome, 'order'>,
+  opensAt: number | null,
+): HttpProblem {
+  switch (outcome.kind) {
+    case 'hold_gone':
+      return problem('hold_gone');
+    case 'open_order':
+      return problem('order_open', { extra: { order: outcome.order } });
+    case 'limit':
+      return problem('account_limit', {
+        detail: `At most ${outcome.max} seats of this event may be bought with one e-mail address; ${outcome.used} are.`,
+        extra: { max: outcome.max, used: outcome.used },
+      });
+    case 'not_open':
+      return problemOfPhase(outcome.phase, opensAt);
+    case 'retry':
+      return problem('busy', { retryAfterMs: outcome.afterMs });
+    default:
+      return impossible(outcome, 'reserve outcome');
+  }
+}
+
+/** What the buyer may be told, and what helps. */
+export const declineTexts: Record<DeclineCode, string> = {
+  declined: 'The bank declined the card. Nothing was charged. Try another card or ask your bank.',
+  insufficient_funds: 'The card has not enough funds. Nothing was charged. Try another card.',
+  expired_card: 'The card has expired. Nothing was charged. Try another card.',
+  incorrect_cvc: 'The security code is wrong. Nothing was charged. Check the three digits and try again.',
+  processing_error: 'The bank could not process the card. Nothing was charged. Try again, or another card.',
+  authentication_failed: 'Your bank could not confirm that it is you. Nothing was charged. Try again.',
+  invalid_instrument: 'This card cannot be used here. Nothing was charged. Enter it again or try another.',
+};
+
+/** How orders end, for people. */
+export const endTexts: Record<string, string> = {
+  not_paid_in_time: 'The time for paying has passed. Nothing was charged and the seats are free again.',
+  closed_by_buyer: 'You closed this order. Nothing was charged.',
+  seats_lost:
+    'The seats could not be kept. Nothing was charged; your bank may show the reservation for some days.',
+  limit:
+    'The limit of seats was reached. Nothing was charged; your bank may show the reservation for some days.',
+  event_cancelled: 'The event was cancelled.',
+  capture_refused: 'The bank took its promise back. Nothing was charged and the seats are free again.',
+  payment_mismatch: 'The payment did not match the order. Nothing was charged.',
+};
+
+export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending'>): HttpProblem {
+  switch (outcome.kind) {
+    case 'declined':
+      return problem('declined', {
+        detail: declineTexts[outcome.decline],
+        extra: {
+          decline: outcome.decline,
+          order: outcome.order.order,
+          paymentDeadline: new Date(outcome.order.paymentDeadline).toISOString(),
+        },
+      });
+    case 'ended': {
+      const { order, state, reason } = outcome.order;
+      return problem('order_ended', {
+        detail: reason === null ? undefined : endTexts[reason],
+        extra: { order, state, reason },
+      });
+    }
+    case 'mismatch':
+      return problem('idempotency_mismatch');
+    case 'under_way':
+      return problem('payment_under_way', { retryAfterMs: 2_000, extra: { order: outcome.order.order } });
+    case 'unknown_order':
+      return problem('unknown_order');
+    default:
+      return impossible(outcome, 'pay outcome');
+  }
+}
+
+export function problemOfClose(outcome: Refused<CloseOutcome, 'closed'>): HttpProblem {
+  switch (outcome.kind) {
+    case 'under_way':
+      return problem('payment_under_way', { retryAfterMs: 2_000, extra: { order: outcome.order.order } });
+    case 'bought':
+      return problem('order_bought', { extra: { order: outcome.order.order } });
+    case 'unknown_order':
+      return problem('unknown_order');
+    default:
+      return impossible(outcome, 'close outcome');
+  }
+}

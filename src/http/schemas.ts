@@ -1,0 +1,181 @@
+import { Type } from 'typebox';
+import { holdLimits } from '../core/hold.ts';
+import { orderStates } from '../core/order.ts';
+
+/** Schemas of what the buyers' routes take and give: validation, documentation and serialisation from one source. */
+
+const time = () => Type.String({ format: 'date-time' });
+const minorUnits = () => Type.Integer({ description: 'Minor units of the currency.' });
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+
+export const ProblemSchema = Type.Object(
+  {
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    code: Type.String({ description: 'Stable; see docs/reference/errors.md.' }),
+    detail: Type.String(),
+    field: Type.Optional(Type.String()),
+    retryAfterMs: Type.Optional(Type.Number()),
+  },
+  { additionalProperties: true, description: 'application/problem+json (RFC 9457)' },
+);
+/** Spread into a route's `response`. */
+export const problemResponses = { '4xx': ProblemSchema, '5xx': ProblemSchema } as const;
+
+export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
+export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
+const credentialMax = 2_000;
+
+export const EventParams = Type.Object({ event: Type.String({ maxLength: 200 }) });
+export const SectionParams = Type.Object({
+  event: Type.String({ maxLength: 200 }),
+  section: Type.String({ maxLength: 200 }),
+});
+export const HoldParams = Type.Object({ hold: Type.String({ maxLength: 200 }) });
+export const OrderParams = Type.Object({ order: Type.String({ maxLength: 200 }) });
+
+export const IdempotencyHeaders = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({
+      description: 'Required. 1 to 200 printable ASCII characters, without spaces at its ends.',
+    }),
+  ),
+});
+
+export const QueueTicketSchema = Type.Object({
+  ticket: Type.String(),
+  number: Type.Integer(),
+  shard: Type.Integer(),
+  issuedAt: time(),
+  repeated: Type.Boolean(),
+});
+
+export const PassBody = Type.Object({
+  ticket: Type.Optional(Type.String({ maxLength: credentialMax })),
+});
+export const PassSchema = Type.Object({ pass: Type.String(), expiresAt: time() });
+
+const kind = () => Type.String({ minLength: 1, maxLength: 40 });
+const quantityMax = holdLimits.seatsMax;
+export const HoldBody = Type.Object({
+  pass: Type.String({ maxLength: credentialMax }),
+  replaces: Type.Optional(Type.String({ pattern: uuidPattern })),
+  seats: Type.Optional(
+    Type.Array(
+      Type.Object({
+        seat: Type.Union([Type.Integer({ minimum: 0 }), Type.String({ minLength: 1, maxLength: 200 })], {
+          description: 'seat_no, or seat_guid as text.',
+        }),
+        kind: Type.Optional(kind()),
+      }),
+      { minItems: 1, maxItems: quantityMax },
+    ),
+  ),
+  best: Type.Optional(
+    Type.Object({
+      quantity: Type.Integer({ minimum: 1, maximum: quantityMax }),
+      category: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+      section: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+      kinds: Type.Optional(Type.Array(kind(), { maxItems: quantityMax })),
+    }),
+  ),
+});
+
+export const SeatInfoSchema = Type.Object({
+  seat: Type.Integer(),
+  guid: Type.String(),
+  section: Type.String(),
+  sectionName: Type.String(),
+  row: Type.String(),
+  number: Type.String(),
+  category: Type.String(),
+  kind: Type.String(),
+  price: minorUnits(),
+  fee: minorUnits(),
+});
+
+export const HoldSchema = Type.Object({
+  hold: Type.String(),
+  event: Type.String(),
+  seats: Type.Array(SeatInfoSchema),
+  total: minorUnits(),
+  orderFee: minorUnits(),
+  currency: Type.String(),
+  expiresAt: time(),
+  serverTime: time(),
+  receipt: Type.String(),
+  asAsked: Type.Optional(Type.Boolean()),
+  note: Type.Optional(Type.String()),
+  order: nullable(Type.String()),
+});
+
+export const RecoverBody = Type.Object({ receipt: Type.String({ maxLength: 8_000 }) });
+export const RecoveringSchema = Type.Object({
+  code: Type.Literal('recovering'),
+  hold: Type.String(),
+  until: time(),
+  retryAfterMs: Type.Integer(),
+});
+
+export const OrderBody = Type.Object({
+  buyer: Type.Object({
+    name: Type.String({ maxLength: 1_000, description: '1 to 200 characters.' }),
+    email: Type.String({ maxLength: 1_000, description: 'At most 254 characters.' }),
+  }),
+});
+export const PaymentBody = Type.Object({
+  paymentMethod: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,200}$' })),
+  confirmationToken: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,200}$' })),
+});
+
+export const paymentStates = [
+  'none',
+  'waiting',
+  'under_way',
+  'declined',
+  'authorised',
+  'captured',
+  'voided',
+] as const;
+const actionOrNull = nullable(Type.Object({ url: Type.String() }));
+
+export const OrderSchema = Type.Object({
+  order: Type.String(),
+  event: Type.String(),
+  eventName: Type.String(),
+  state: Type.Enum([...orderStates]),
+  reason: nullable(Type.String()),
+  seats: Type.Array(SeatInfoSchema),
+  amount: minorUnits(),
+  orderFee: minorUnits(),
+  currency: Type.String(),
+  buyer: Type.Object({ name: Type.String(), email: Type.String() }),
+  paymentDeadline: time(),
+  serverTime: time(),
+  secret: Type.Optional(Type.String()),
+  payment: Type.Object({
+    state: Type.Enum([...paymentStates]),
+    decline: nullable(Type.String()),
+    action: actionOrNull,
+    instrument: nullable(Type.Object({ brand: Type.String(), last4: Type.String() })),
+  }),
+});
+/** 202: the order, and what to wait for. */
+export const PendingSchema = Type.Object({
+  ...OrderSchema.properties,
+  code: Type.Literal('pending'),
+  action: actionOrNull,
+  retryAfterMs: Type.Integer(),
+});
+
+export const TicketsSchema = Type.Object({
+  tickets: Type.Array(
+    Type.Object({
+      ticket: Type.String(),
+      seat: SeatInfoSchema,
+      code: Type.String({ description: 'Signed; what the QR code shows.' }),
+      qr: Type.String({ description: 'SVG of the QR code, as markup.' }),
+    }),
+  ),
+});

@@ -1,0 +1,171 @@
+import cookie from '@fastify/cookie';
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerOptions,
+} from 'fastify';
+import { registerHolds } from './buyer-holds.ts';
+import { registerOrders } from './buyer-orders.ts';
+import { registerQueue } from './buyer-queue.ts';
+import { registerReads } from './buyer-reads.ts';
+import type { HttpDeps } from './deps.ts';
+import {
+  answerOf,
+  createErrorHandler,
+  problem,
+  problemCodes,
+  problemDocument,
+  sendProblem,
+} from './errors.ts';
+import { registerOperations } from './operations.ts';
+import { registerPages, securityHeaders } from './pages.ts';
+import { refuseHostileText, refuseOtherSites } from './request-checks.ts';
+import { registerWebhooks } from './webhooks.ts';
+
+/** Bytes of a buyer's request body. */
+export const bodyLimit = 16 * 1024;
+const headerBytesMax = 16 * 1024;
+const requestTimeoutMs = 30_000;
+const parameterLengthMax = 200;
+
+export type App = FastifyInstance<
+  import('node:http').Server,
+  import('node:http').IncomingMessage,
+  import('node:http').ServerResponse,
+  import('fastify').FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** A further group of routes, such as the organiser's, that shares this server's checks and error answers. */
+export type RouteGroup = (app: App) => void | Promise<void>;
+
+/** Everything that speaks HTTP, not yet listening. */
+export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Promise<App> {
+  const options: FastifyServerOptions = {
+    bodyLimit,
+    requestTimeout: requestTimeoutMs,
+    trustProxy: trusted(deps.trustProxy),
+    http: { maxHeaderSize: headerBytesMax },
+    routerOptions: { maxParamLength: parameterLengthMax },
+    // In-flight work ends, idle connections do not keep the process.
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false } },
+    frameworkErrors: (error, _request, reply) => void sendProblem(reply, answerOf(error).code),
+    clientErrorHandler: answerBrokenRequest,
+  };
+  const app: App = fastify(options).withTypeProvider<TypeBoxTypeProvider>();
+
+  app.setErrorHandler(createErrorHandler(deps.log));
+  acceptJsonOnly(app);
+  answerUnknownRoutes(app);
+  await app.register(cookie);
+  app.addHook('onRequest', securityHeaders(deps));
+  app.addHook('onRequest', refuseOtherSites(deps.publicUrl));
+  app.addHook('preValidation', refuseHostileText);
+  await describe(app, deps);
+
+  registerOperations(app, deps);
+  registerReads(app, deps);
+  registerQueue(app, deps);
+  registerHolds(app, deps);
+  registerOrders(app, deps);
+  await app.register(async (scope) => registerWebhooks(scope as App, deps));
+  for (const group of groups) await app.register(async (scope) => group(scope as App));
+  await registerPages(app, deps);
+  return app;
+}
+
+function trusted(proxies: HttpDeps['trustProxy']): false | string[] | ((address: string, hop: number) => boolean) {
+  return typeof proxies === 'number' ? (_address, hop) => hop < proxies : proxies;
+}
+
+/** One parser: an empty body is no body, whatever its declared type; `__proto__` is dropped. */
+function acceptJsonOnly(app: App): void {
+  app.removeAllContentTypeParsers();
+  const parse = app.getDefaultJsonParser('remove', 'remove');
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body === '') done(null, undefined);
+    else parse(request, body as string, done);
+  });
+}
+
+/** 405 where the address exists for another method, else 404. */
+function answerUnknownRoutes(app: App): void {
+  const known: { pattern: RegExp; methods: Set<string> }[] = [];
+  app.addHook('onRoute', ({ url, method }) => {
+    const methods = Array.isArray(method) ? method : [method];
+    const source = url
+      .split(/(:[A-Za-z]+|\*)/)
+      .map((part) => {
+        if (part === '*') return '.*';
+        return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+      })
+      .join('');
+    const same = known.find(({ pattern }) => pattern.source === `^${source}$`);
+    if (same) for (const each of methods) same.methods.add(each);
+    // A page's catch-all knows every address and says nothing about one.
+    else if (url !== '/*' && url !== '*')
+      known.push({ pattern: new RegExp(`^${source}$`), methods: new Set(methods) });
+  });
+  app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
+    const path = request.url.split('?')[0]!;
+    const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((route) => [...route.methods]);
+    if (methods.length === 0 || methods.includes(request.method)) throw problem('not_found');
+    reply.header('allow', [...new Set(methods)].sort().join(', '));
+    throw problem('method_not_allowed');
+  });
+}
+
+async function describe(app: App, deps: HttpDeps): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Onsale',
+        version: '1',
+        description:
+          'Queue, hold, pay: the API of an on-sale. Errors are application/problem+json with a stable `code`.',
+      },
+      tags: [
+        { name: 'reads', description: 'Shared objects: cacheable, the same for everybody, seconds old.' },
+        { name: 'queue', description: 'A place in the line, and the pass when it is called.' },
+        { name: 'holds', description: 'Seats for ten minutes.' },
+        { name: 'orders', description: 'From a hold to tickets.' },
+        { name: 'organiser', description: 'Plans, events, the sale.' },
+        { name: 'operations', description: 'For those who run it.' },
+      ],
+    },
+    hideUntagged: true,
+  });
+  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+  let text: string | undefined;
+  app.get('/openapi.json', { schema: { hide: true } }, (_request, reply) => {
+    text ??= JSON.stringify(app.swagger());
+    return reply.header('content-type', 'application/json; charset=utf-8').send(text);
+  });
+  deps.log.debug('routes described');
+}
+
+/** What node's parser refuses never becomes a request: the answer is written by hand. */
+function answerBrokenRequest(error: Error & { code?: string }, socket: import('node:net').Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const { code } =
+    error.code?.startsWith('HPE_') && error.code !== 'HPE_HEADER_OVERFLOW'
+      ? { code: 'invalid_request' as const }
+      : answerOf(error);
+  const known = code === 'internal' ? 'invalid_request' : code;
+  const body = JSON.stringify(problemDocument(known));
+  const { status, title } = problemCodes[known];
+  socket.end(
+    `HTTP/1.1 ${status} ${title}\r\ncontent-type: application/problem+json\r\n` +
+      `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}

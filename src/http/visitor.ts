@@ -1,0 +1,46 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { EventId, Visitor } from '../core/hold.ts';
+import type { Credentials } from '../waiting-room/credentials.ts';
+
+/** The browser's secret: whoever has it is the visitor. */
+export const visitorCookie = 'onsale_visitor';
+/** As long as browsers keep a cookie at most. Seconds. */
+const visitorMaxAge = 400 * 24 * 3600;
+/** A place in a line is of no use for longer. Seconds. */
+const ticketMaxAge = 30 * 24 * 3600;
+
+const ticketCookie = 'onsale_ticket';
+
+interface VisitorDeps {
+  credentials: Credentials;
+  publicUrl: () => string;
+}
+
+export function createVisitors({ credentials, publicUrl }: VisitorDeps) {
+  const flags = () => ({
+    httpOnly: true,
+    sameSite: 'lax' as const,
+    secure: publicUrl().startsWith('https://'),
+  });
+
+  return {
+    /** Null: no cookie, or none of ours. */
+    of(request: FastifyRequest): Visitor | null {
+      const secret = request.cookies[visitorCookie];
+      return secret ? credentials.visitorOf(secret) : null;
+    },
+    /** Gives the browser a secret of its own. */
+    greet(reply: FastifyReply): void {
+      const secret = credentials.newVisitorSecret();
+      reply.setCookie(visitorCookie, secret, { ...flags(), path: '/', maxAge: visitorMaxAge });
+    },
+    ticketOf: (request: FastifyRequest): string | undefined => request.cookies[ticketCookie],
+    /** Bound to the event by its path, so that many events do not fill each request's headers. */
+    keepTicket(reply: FastifyReply, event: EventId, ticket: string): void {
+      const path = `/api/events/${event}/`;
+      reply.setCookie(ticketCookie, ticket, { ...flags(), path, maxAge: ticketMaxAge });
+    },
+  };
+}
+
+export type Visitors = ReturnType<typeof createVisitors>;
