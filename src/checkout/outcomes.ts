@@ -21,6 +21,11 @@ export interface Checkout {
   refresh(order: OrderId): Promise<PayOutcome>;
   /** Closes an unpaid order and frees its seats; a waiting payment is ended first. */
   close(order: OrderId): Promise<CloseOutcome>;
+  /**
+   * Gives back a hold that is bound to an order which may never have been reserved: the order is written as closed first, so
+   * that a reserve on its way loses. `ordered`: it exists, and is `close`'s to end.
+   */
+  abandon(hold: Hold): Promise<{ kind: 'released' } | { kind: 'ordered'; order: Order }>;
   find(order: OrderId): Promise<Order | null>;
   /** The visitor's unpaid order in the event, for a page that was reloaded. */
   findOpen(event: EventNo, visitor: Visitor): Promise<Order | null>;

@@ -1,5 +1,5 @@
-import type { EventId, EventNo, Holder, HoldId, OrderId, PartitionNo, Visitor } from '../core/hold.ts';
-import type { OperationState, OrderState } from '../core/order.ts';
+import type { EventId, EventNo, Hold, Holder, HoldId, OrderId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { PaymentView } from '../payments/provider.ts';
@@ -32,6 +32,8 @@ export interface EventSettings {
   holdSeatsMax: number;
   /** Seats bought per account; null: no limit (P7). */
   accountSeatsMax: number | null;
+  /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
+  instrumentSeatsMax?: number | null;
   /** Minor units, added to each seat's price and once to an order. */
   seatFee: number;
   orderFee: number;
@@ -100,7 +102,7 @@ export interface ReserveCommand {
 }
 
 export type ReserveOutcome =
-  | { kind: 'reserved'; order: Order; repeated: boolean }
+  | ({ kind: 'reserved'; repeated: boolean } & Changed)
   /** Lapsed, released, too near its deadline, or its seats went to somebody else. */
   | { kind: 'hold_gone' }
   /** The visitor has another unpaid order in this event. */
@@ -110,23 +112,37 @@ export type ReserveOutcome =
   | { kind: 'stale' }
   | { kind: 'retry' };
 
+export type OperationId = string;
+
 export interface MoneyOperation {
-  operation: string;
+  operation: OperationId;
   order: OrderId;
   kind: 'open' | 'authorise' | 'capture' | 'refund';
   state: OperationState;
   key: string;
   endKey: string | null;
+  /** Why it is being ended. */
+  endReason: OrderEnd | null;
   clientKey: string | null;
   request: string | null;
-  instrument: { paymentMethod: string } | { confirmationToken: string } | null;
+  /** With where the bank sends the buyer back to: a repeat with the same key must be the same request. */
+  instrument: (({ paymentMethod: string } | { confirmationToken: string }) & { returnUrl: string }) | null;
   providerObject: string | null;
   amount: number;
   currency: string;
+  /** Claims since the row was written or, once it is `ending`, since then. */
   attempts: number;
   firstSentAt: number | null;
   dueAt: number | null;
-  answer: { view?: PaymentView; decline?: string; detail?: string } | null;
+  answer: OperationAnswer | null;
+  /** For the operator's list: what does not fit. */
+  attention: string | null;
+}
+
+export interface OperationAnswer {
+  view?: PaymentView;
+  decline?: string;
+  detail?: string;
 }
 
 /** A seat whose decided state changed in a step, for the arbiter's `project`. */
@@ -134,4 +150,155 @@ export interface DecidedSeat {
   seat: SeatNo;
   version: number;
   state: 'available' | 'reserved' | 'sold' | 'blocked';
+}
+
+/** The order as it is after a step, and the seats that the step decided (empty when it repeated). */
+export interface Changed {
+  order: Order;
+  seats: DecidedSeat[];
+}
+
+/** A step of a money operation. `settled`: another call was there first; `order` and `operation` tell how it went. */
+export interface OperationStep<Kind extends string> extends Changed {
+  kind: Kind | 'settled';
+  operation: MoneyOperation;
+}
+
+export interface BeginCommand {
+  operation: OperationId;
+  order: OrderId;
+  kind: 'open' | 'authorise';
+  key: string;
+  /** The buyer's Idempotency-Key and the hash of what came with it: unique per order. */
+  clientKey: string | null;
+  request: string | null;
+  instrument: MoneyOperation['instrument'];
+}
+
+export type BeginOutcome =
+  | { kind: 'begun'; order: Order; operation: MoneyOperation }
+  /** The same client key with the same request was here before. */
+  | { kind: 'repeated'; order: Order; operation: MoneyOperation }
+  | { kind: 'mismatch' }
+  | { kind: 'under_way'; order: Order; operation: MoneyOperation }
+  /** `open` only: the order has its provider object. */
+  | { kind: 'opened'; order: Order }
+  /** The order is no longer waiting to be paid. */
+  | { kind: 'decided'; order: Order }
+  /** Past its deadline, or its event is cancelled: it is to be closed with that reason. */
+  | { kind: 'too_late'; order: Order; reason: OrderEnd }
+  | { kind: 'unknown_order' };
+
+export interface ParkCommand {
+  operation: OperationId;
+  state: 'waiting' | 'unknown';
+  /** When the reconciler looks next; never later than the order's deadline while the buyer may still act. */
+  dueMs: number;
+  answer?: OperationAnswer;
+  attention?: string;
+  /** Replaces a key that grew too old to be sent again. */
+  newKey?: string;
+}
+
+export type ConfirmOutcome =
+  /** `operation` is the capture, written in the same step and claimed by the caller (P2). */
+  | ({ kind: 'confirmed'; operation: MoneyOperation } & Changed)
+  /** Seats freed, limits untouched; `operation` is the authorisation, `ending` and claimed by the caller (P3). */
+  | ({ kind: 'impossible'; operation: MoneyOperation } & Changed)
+  | { kind: 'decided'; order: Order }
+  | { kind: 'unknown_order' };
+
+export type RecordCloseOutcome =
+  | ({ kind: 'closed' } & Changed)
+  /** A money operation is under way, or (`not_paid_in_time`) the deadline has not come. */
+  | { kind: 'under_way'; order: Order }
+  /** Authorised, sold or being voided: not the buyer's to close. */
+  | { kind: 'decided'; order: Order }
+  | { kind: 'unknown_order' };
+
+/**
+ * The record of sales: who bought what, and every call to the payment provider before it is made. Each operation is ONE
+ * atomic step of the store and one transition of `core/order.ts`, conditional on the state it leaves, so that a repeat, a
+ * late or a lost answer changes nothing: all may be called again. Time is the store's own. Steps that decide seats answer
+ * them with their new versions; the caller projects them to the arbiter. Faults of the store are `StoreFault`s.
+ *
+ * `owner` names the process that works on an operation; a claim keeps others off for `leaseMs` and ends by itself.
+ */
+export interface SalesRecord {
+  /**
+   * A live hold becomes an order in `reserved` and its seats leave the lease. Identity is the hold: any repeat answers the
+   * same order (P1). Conditions, all under the event's shared lock: phase, epoch, seats free or held by this very hold,
+   * at least 6 s left on the hold, the account's limit counting open orders (P7), no other open order of the visitor.
+   */
+  reserve(command: ReserveCommand): Promise<ReserveOutcome>;
+  /** Writes a closed order for a bound hold that never was reserved, so that a reserve on its way loses (S5). */
+  abandon(hold: Hold, order: OrderId): Promise<{ kind: 'abandoned' } | { kind: 'ordered'; order: Order }>;
+  findOrder(order: OrderId): Promise<Order | null>;
+  /** The visitor's order that is not paid yet (`reserved`, `authorised`). */
+  findOpenOrder(event: EventNo, visitor: Visitor): Promise<Order | null>;
+  /** All of the order's money operations, oldest first. */
+  operationsOf(order: OrderId): Promise<MoneyOperation[]>;
+  /** Writes the row of a provider call that is about to be made (P5); claimed by the caller. At most one under way (P1). */
+  begin(command: BeginCommand, claim: Claim): Promise<BeginOutcome>;
+  /** Claims up to `limit` operations that are due, or the one named whether due or not; claimed ones are skipped. */
+  claim(claim: Claim & { limit: number; operation?: OperationId }): Promise<MoneyOperation[]>;
+  /** At start: what this owner's former life had claimed is due at once. Answers how many. */
+  releaseClaims(owner: string): Promise<number>;
+  /** The provider's object is open; its id is on the order from here on. */
+  opened(operation: OperationId, object: string, answer: OperationAnswer): Promise<OperationStep<'opened'>>;
+  /** Not ended yet: `waiting` for the buyer, or `unknown` (P4). A row that is `ending` stays so. */
+  park(command: ParkCommand): Promise<OperationStep<'parked'>>;
+  /**
+   * The money is reserved: reserved → authorised. A closed order tries once to get the same seats back (late success). When
+   * there is no way on, the row is `ending` with `endKey`, claimed by the caller.
+   */
+  authorised(
+    operation: OperationId,
+    view: PaymentView,
+    endKey: string,
+    claim: Claim,
+  ): Promise<OperationStep<'authorised' | 'ending'>>;
+  /** Finally refused. A refused capture undoes the sale in the same step: confirmed → cancelled, seats and limits back. */
+  refused(operation: OperationId, answer: OperationAnswer): Promise<OperationStep<'refused'>>;
+  /** From now on the operation's object is being cancelled, with a key of its own. */
+  end(
+    operation: OperationId,
+    reason: OrderEnd,
+    endKey: string,
+    claim: Claim,
+  ): Promise<OperationStep<'ending'>>;
+  /**
+   * The object is cancelled for good. An order whose operation was being ended is closed; if the provider cancelled by
+   * itself, a `reserved` order may open a new object.
+   */
+  voided(operation: OperationId, answer: OperationAnswer): Promise<OperationStep<'voided'>>;
+  /** authorised → confirmed with seats sold and the capture written, or → voiding with the seats freed: never neither. */
+  confirm(
+    order: OrderId,
+    ids: { capture: OperationId; captureKey: string; endKey: string },
+    claim: Claim,
+  ): Promise<ConfirmOutcome>;
+  /** confirmed → paid. */
+  captured(operation: OperationId, view: PaymentView): Promise<OperationStep<'captured'>>;
+  /**
+   * reserved → closed, conditional: loses to an operation under way; `not_paid_in_time` only after the deadline. `endKey`
+   * voids the provider's object afterwards, so that nothing can be authorised on it any more.
+   */
+  close(order: OrderId, reason: OrderEnd, endKey: string): Promise<RecordCloseOutcome>;
+  /** What waits without an operation: unpaid orders past their deadline, provider events of known objects unprocessed. */
+  overdue(limit: number): Promise<{ orders: OrderId[]; events: ProviderEventRecord[] }>;
+  /** Stores a provider's event (twice is once) and names the order it is about, if its object is known. */
+  providerEvent(event: { id: string; type: string; object: string | null }): Promise<ProviderEventRecord>;
+  providerEventProcessed(id: string): Promise<void>;
+}
+
+export interface Claim {
+  owner: string;
+  leaseMs: number;
+}
+
+export interface ProviderEventRecord {
+  id: string;
+  order: OrderId | null;
+  processed: boolean;
 }

@@ -1,0 +1,331 @@
+import type { Hold, HoldId, OrderId } from '../core/hold.ts';
+import type { OrderEnd } from '../core/order.ts';
+import { impossible } from '../core/outcome.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { DeclineCode, PaymentProvider } from '../payments/provider.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Random } from '../runtime/random.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { BeginOutcome, Changed, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
+import type { Checkout, CheckoutReserveOutcome, CloseOutcome, PayCommand, PayOutcome } from './outcomes.ts';
+import { createPayments, isOpen, type Payments, type Standing } from './payments.ts';
+
+export interface CheckoutOptions {
+  record: SalesRecord;
+  arbiter: Pick<Arbiter, 'extend' | 'release' | 'project'>;
+  provider: PaymentProvider;
+  /** The order's id is made from the hold's, by a keyed hash. */
+  orderIdOf(hold: HoldId): OrderId;
+  clock: Clock;
+  random: Random;
+  log: Logger;
+  /** This process's name, the same after a restart; the reconciler takes the same. */
+  owner: string;
+  /** After a step has decided an order or seats; for publishing, metrics and jobs. Not awaited, must not throw. */
+  onDecided?(changed: Changed): void;
+}
+
+/** The purchase as the HTTP layer sees it, and what the reconciler needs besides. */
+export interface CheckoutParts extends Checkout {
+  payments: Payments;
+  /** Closes an order that was not paid in time; loses to an operation under way. */
+  expire(order: OrderId): Promise<PayOutcome>;
+}
+
+/** A page asks again after this long while a payment is under way, ms. */
+const askAgainMs = 1_500;
+/** A repeated request waits this long for the first one's answer, ms; then it is told to ask again. */
+const repeatWaitMs = 4_000;
+const repeatPollMs = 150;
+
+/**
+ * The purchase: reserve → authorise → confirm → capture. `pay` tells it from top to bottom; the steps that touch money are
+ * in payments.ts, the ones that touch seats in the record. The reconciler finishes what a dead process left.
+ */
+export function createCheckout(options: CheckoutOptions): CheckoutParts {
+  const { record, arbiter, clock, log, orderIdOf } = options;
+  const payments = createPayments({ ...options, decided });
+
+  async function reserve(command: Parameters<Checkout['reserve']>[0]): Promise<CheckoutReserveOutcome> {
+    const { hold, ...rest } = command;
+    const { event, partition, visitor, holder, epoch } = hold;
+    const order = orderIdOf(hold.hold);
+    // The order outlives its hold: a repeat after the sale still finds it.
+    const before = await record.findOrder(order);
+    if (before) return repeated(before);
+    const proof = await arbiter.extend({ event, partition, epoch, hold: hold.hold, visitor, order });
+    if (proof.kind === 'bound') return { kind: 'hold_gone' };
+    if (proof.kind === 'hold_gone') {
+      const meanwhile = await record.findOrder(order);
+      return meanwhile ? repeated(meanwhile) : proof;
+    }
+    if (proof.kind !== 'extended') return { kind: 'retry', afterMs: 500 };
+    const reserveOnce = () =>
+      record.reserve({
+        ...rest,
+        order,
+        hold: hold.hold,
+        event,
+        partition,
+        epoch,
+        deadline: proof.hold.deadline,
+        visitor,
+        holder,
+      });
+    const outcome = await reserveOnce().catch((error: unknown) => {
+      // Its COMMIT's answer was lost, perhaps: the same step again tells, since its identity is the hold.
+      if (error instanceof StoreFault && !error.retriable) return reserveOnce();
+      throw error;
+    });
+    switch (outcome.kind) {
+      case 'reserved':
+        if (outcome.repeated) return repeated(outcome.order);
+        await decided(outcome);
+        return { kind: 'order', order: outcome.order, repeated: false };
+      case 'stale':
+      case 'retry':
+        return { kind: 'retry', afterMs: 500 };
+      default:
+        return outcome;
+    }
+  }
+
+  async function pay(command: PayCommand): Promise<PayOutcome> {
+    const opened = await openObject(command);
+    if (opened.kind !== 'opened') return opened;
+    const begun = await record.begin(
+      {
+        ...payments.newIds(command.order, 'authorise'),
+        order: command.order,
+        kind: 'authorise',
+        clientKey: command.clientKey,
+        request: command.request,
+        instrument: { ...command.instrument, returnUrl: command.returnUrl },
+      },
+      payments.claimOf,
+    );
+    if (begun.kind !== 'begun') return notBegun(begun);
+    // authorise → confirm → capture, or → void; whatever stays open has its due_at.
+    return told(await payments.send(begun));
+  }
+
+  /** The provider's object, whose id is stored before anything is authorised on it. */
+  async function openObject(command: PayCommand): Promise<PayOutcome | { kind: 'opened' }> {
+    const order = await record.findOrder(command.order);
+    if (!order) return { kind: 'unknown_order' };
+    if (order.providerObject) return { kind: 'opened' };
+    const begun = await record.begin(
+      {
+        ...payments.newIds(command.order, 'open'),
+        order: command.order,
+        kind: 'open',
+        clientKey: `open:${command.clientKey}`,
+        request: command.request,
+        instrument: null,
+      },
+      payments.claimOf,
+    );
+    if (begun.kind === 'opened') return begun;
+    let standing: Standing;
+    if (begun.kind === 'begun') standing = await payments.send(begun);
+    else if (begun.kind === 'repeated') standing = await answered(begun);
+    else return notBegun(begun);
+    return standing.order.providerObject ? { kind: 'opened' } : told(standing);
+  }
+
+  async function notBegun(begun: Exclude<BeginOutcome, { kind: 'begun' }>): Promise<PayOutcome> {
+    switch (begun.kind) {
+      case 'repeated':
+        return told(await answered(begun));
+      case 'too_late':
+        return shut(begun.order.order, begun.reason);
+      case 'decided':
+        return toldOrder(begun.order);
+      case 'under_way':
+        return { kind: 'under_way', order: begun.order };
+      case 'mismatch':
+      case 'unknown_order':
+        return begun;
+      case 'opened':
+        return { kind: 'under_way', order: begun.order };
+      default:
+        return impossible(begun, 'begin');
+    }
+  }
+
+  /** The first request's answer for its repeat, if it comes soon. */
+  async function answered(standing: Standing): Promise<Standing> {
+    let now = standing;
+    const until = clock.monotonic() + repeatWaitMs;
+    while (
+      (now.operation.state === 'open' || now.order.state === 'authorised') &&
+      clock.monotonic() < until
+    ) {
+      await clock.sleep(repeatPollMs);
+      now = (await standingOf(now.order.order, now.operation.operation)) ?? now;
+    }
+    return now;
+  }
+
+  async function standingOf(orderId: OrderId, operationId?: string): Promise<Standing | null> {
+    const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
+    const operation = operationId
+      ? operations.find((one) => one.operation === operationId)
+      : (operations.find(isOpen) ??
+        operations.filter(({ kind }) => kind === 'authorise').at(-1) ??
+        operations.at(-1));
+    return order && operation ? { order, operation } : null;
+  }
+
+  async function refresh(order: OrderId): Promise<PayOutcome> {
+    const standing = await standingOf(order);
+    if (!standing) {
+      const known = await record.findOrder(order);
+      return known ? toldOrder(known) : { kind: 'unknown_order' };
+    }
+    if (!isOpen(standing.operation)) return told(standing);
+    const { operation } = standing.operation;
+    const [claimed] = await record.claim({ ...payments.claimOf, limit: 1, operation });
+    if (claimed) return told(await payments.drive(claimed));
+    return told((await standingOf(order)) ?? standing);
+  }
+
+  async function close(order: OrderId): Promise<CloseOutcome> {
+    const outcome = await record.close(order, 'closed_by_buyer', payments.newEndKey(order));
+    switch (outcome.kind) {
+      case 'closed':
+        await decided(outcome);
+        return { kind: 'closed', order: outcome.order };
+      case 'decided':
+        return closeOf(outcome.order);
+      case 'under_way': {
+        const standing = await standingOf(order);
+        if (standing?.operation.state !== 'waiting') return outcome;
+        return closeOf((await payments.end(standing, 'closed_by_buyer')).order);
+      }
+      case 'unknown_order':
+        return outcome;
+      default:
+        return impossible(outcome, 'close');
+    }
+  }
+
+  /** Closes an order that can no longer be paid. */
+  async function shut(order: OrderId, reason: OrderEnd): Promise<PayOutcome> {
+    const outcome = await record.close(order, reason, payments.newEndKey(order));
+    if (outcome.kind === 'unknown_order') return outcome;
+    if (outcome.kind === 'closed') await decided(outcome);
+    return outcome.kind === 'under_way' ? outcome : toldOrder(outcome.order);
+  }
+
+  async function abandon(hold: Hold): ReturnType<Checkout['abandon']> {
+    const order = orderIdOf(hold.hold);
+    const outcome = await record.abandon(hold, order);
+    if (outcome.kind === 'ordered') return outcome;
+    const { event, partition, epoch, visitor } = hold;
+    await arbiter.release({ event, partition, epoch, hold: hold.hold, visitor, force: order });
+    return { kind: 'released' };
+  }
+
+  async function providerEvent(event: Parameters<Checkout['providerEvent']>[0]): Promise<void> {
+    const stored = await record.providerEvent(event);
+    if (stored.processed) return;
+    // Of an object that we do not know (yet): the reconciler takes it up when it is ours.
+    if (!stored.order) return event.object ? undefined : record.providerEventProcessed(event.id);
+    if (await payments.inspect(stored.order)) await record.providerEventProcessed(event.id);
+  }
+
+  /** The arbiter learns what Postgres decided. Should it fail, the leader projects the seat rows again. */
+  async function decided(changed: Changed): Promise<void> {
+    const { order, seats } = changed;
+    const projection = {
+      event: order.eventNo,
+      partition: order.partition,
+      changes: seats,
+      ordered: order.state === 'reserved' || order.state === 'authorised' ? [order.hold] : [],
+      ended: order.state === 'reserved' || order.state === 'authorised' ? [] : [order.hold],
+    };
+    if (seats.length > 0) {
+      await arbiter
+        .project(projection)
+        .catch((err: unknown) => log.warn({ err, order: order.order }, 'seats could not be projected'));
+    }
+    options.onDecided?.(changed);
+  }
+
+  return {
+    reserve,
+    pay,
+    refresh,
+    close,
+    abandon,
+    providerEvent,
+    find: (order) => record.findOrder(order),
+    findOpen: (event, visitor) => record.findOpenOrder(event, visitor),
+    payments,
+    expire: (order) => shut(order, 'not_paid_in_time'),
+  };
+}
+
+function repeated(order: Order): CheckoutReserveOutcome {
+  // A hold that was given back while bound leaves an order without seats: its hold is gone.
+  return order.lines.length === 0 ? { kind: 'hold_gone' } : { kind: 'order', order, repeated: true };
+}
+
+/** What the buyer is told of an order and its payment. */
+function told({ order, operation }: Standing): PayOutcome {
+  if (order.state !== 'reserved') return toldOrder(order);
+  switch (operation.state) {
+    case 'waiting':
+      return pending(order, operation.answer?.view?.action ?? null);
+    case 'open':
+    case 'unknown':
+    case 'ending':
+      return pending(order, null);
+    case 'refused':
+    case 'voided':
+    case 'done':
+      return { kind: 'declined', order, decline: declineOf(operation) };
+    default:
+      return impossible(operation.state, 'operation state');
+  }
+}
+
+function toldOrder(order: Order): PayOutcome {
+  switch (order.state) {
+    case 'confirmed':
+    case 'paid':
+      return { kind: 'bought', order };
+    case 'voiding':
+    case 'closed':
+    case 'cancelled':
+      return { kind: 'ended', order };
+    case 'authorised':
+    case 'reserved':
+      return pending(order, null);
+    default:
+      return impossible(order.state, 'order state');
+  }
+}
+
+function pending(order: Order, action: { url: string } | null): PayOutcome {
+  return { kind: 'pending', order, action, afterMs: askAgainMs };
+}
+
+function declineOf(operation: MoneyOperation): DeclineCode {
+  return (operation.answer?.decline as DeclineCode | undefined) ?? 'processing_error';
+}
+
+function closeOf(order: Order): CloseOutcome {
+  switch (order.state) {
+    case 'closed':
+    case 'cancelled':
+      return { kind: 'closed', order };
+    case 'confirmed':
+    case 'paid':
+      return { kind: 'bought', order };
+    default:
+      return { kind: 'under_way', order };
+  }
+}

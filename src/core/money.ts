@@ -1,0 +1,64 @@
+/**
+ * Money is a whole number of minor units and a currency, never a fraction. "Minor unit" is the smallest unit that payment
+ * providers count in, which differs from ISO 4217 for ISK and UGX (sent with two decimals that must be zero). This is the one
+ * table; adapters that speak decimals convert at their edge with `decimalOf` and `minorOf`.
+ * Source: Stripe's list of zero-decimal, three-decimal and special currencies (https://docs.stripe.com/currencies).
+ */
+import { assert } from './outcome.ts';
+
+const zeroDecimal = new Set('BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF'.split(' '));
+/** Three decimals of which the last has to be 0. */
+const threeDecimal = new Set('BHD JOD KWD OMR TND'.split(' '));
+/** Two decimals at the provider, both of them 0: no coins smaller than one unit exist. */
+const wholeUnits = new Set(['ISK', 'UGX']);
+
+/** Largest sum that one order may have, minor units: what providers take, and far inside exact integers. */
+export const amountMax = 99_999_999;
+
+/** Decimal places of a currency's minor unit. HUF and TWD have two, whatever their coins are. */
+export function exponentOf(currency: string): 0 | 2 | 3 {
+  assert(/^[A-Z]{3}$/.test(currency), `currency ${currency}`);
+  if (zeroDecimal.has(currency)) return 0;
+  return threeDecimal.has(currency) ? 3 : 2;
+}
+
+/** An amount can be charged only when it is a multiple of this many minor units. */
+export function stepOf(currency: string): 1 | 10 | 100 {
+  if (threeDecimal.has(currency)) return 10;
+  return wholeUnits.has(currency) ? 100 : 1;
+}
+
+/** Whether `amount` is a sum that can be charged in `currency`. */
+export function isChargeable(amount: number, currency: string): boolean {
+  return (
+    Number.isSafeInteger(amount) && amount >= 0 && amount <= amountMax && amount % stepOf(currency) === 0
+  );
+}
+
+/** 1234 USD → "12.34"; 1234 JPY → "1234". Exact: no floating point in between. */
+export function decimalOf(amount: number, currency: string): string {
+  assert(Number.isSafeInteger(amount), `amount ${amount}`);
+  const exponent = exponentOf(currency);
+  const digits = String(Math.abs(amount)).padStart(exponent + 1, '0');
+  const sign = amount < 0 ? '-' : '';
+  if (exponent === 0) return sign + digits;
+  return `${sign}${digits.slice(0, -exponent)}.${digits.slice(-exponent)}`;
+}
+
+/** "12.34" USD → 1234; null when it is no decimal number or has more places than the currency. */
+export function minorOf(decimal: string, currency: string): number | null {
+  const exponent = exponentOf(currency);
+  const match = /^(-?)(\d{1,12})(?:\.(\d+))?$/.exec(decimal.trim());
+  if (!match) return null;
+  const [, sign, whole = '', places = ''] = match;
+  if (places.length > exponent) return null;
+  const amount = Number(whole + places.padEnd(exponent, '0'));
+  return sign === '-' && amount !== 0 ? -amount : amount;
+}
+
+/** What an order costs: each seat's price and fee, and the order's fee once. All minor units. */
+export function orderAmount(lines: readonly { price: number; fee: number }[], orderFee: number): number {
+  const amount = lines.reduce((sum, line) => sum + line.price + line.fee, orderFee);
+  assert(Number.isSafeInteger(amount) && amount >= 0, `order amount ${amount}`);
+  return amount;
+}

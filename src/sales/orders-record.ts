@@ -1,0 +1,56 @@
+import type { Db } from './db.ts';
+import {
+  authorisedOperation,
+  beginOperation,
+  capturedOperation,
+  claimOperations,
+  endOperation,
+  openedOperation,
+  openProviderEvents,
+  operationsOf,
+  parkOperation,
+  providerEventProcessed,
+  refusedOperation,
+  releaseClaims,
+  storeProviderEvent,
+  voidedOperation,
+} from './money-operations.ts';
+import {
+  abandonHold,
+  closeOrder,
+  confirmOrder,
+  findOpenOrder,
+  findOrder,
+  overdueOrders,
+  reserveOrder,
+} from './orders.ts';
+import type { SalesRecord } from './record.ts';
+
+/** The record of sales in Postgres. */
+export function createSalesRecord({ db }: { db: Db }): SalesRecord {
+  return {
+    reserve: (command) => reserveOrder(db, command),
+    abandon: (hold, order) => abandonHold(db, hold, order),
+    findOrder: (order) => findOrder(db, order),
+    findOpenOrder: (event, visitor) => findOpenOrder(db, event, visitor),
+    operationsOf: (order) => operationsOf(db, order),
+    begin: (command, claim) => beginOperation(db, command, claim),
+    claim: (claim) => claimOperations(db, claim),
+    releaseClaims: (owner) => releaseClaims(db, owner),
+    opened: (operation, object, answer) => openedOperation(db, operation, object, answer),
+    park: (command) => parkOperation(db, command),
+    authorised: (operation, view, endKey, claim) => authorisedOperation(db, operation, view, endKey, claim),
+    refused: (operation, answer) => refusedOperation(db, operation, answer),
+    end: (operation, reason, endKey, claim) => endOperation(db, operation, reason, endKey, claim),
+    voided: (operation, answer) => voidedOperation(db, operation, answer),
+    confirm: (order, ids, claim) => confirmOrder(db, order, ids, claim),
+    captured: (operation, view) => capturedOperation(db, operation, view),
+    close: (order, reason, endKey) => closeOrder(db, order, reason, endKey),
+    overdue: async (limit) => ({
+      orders: await overdueOrders(db, limit),
+      events: await openProviderEvents(db, limit),
+    }),
+    providerEvent: (event) => storeProviderEvent(db, event),
+    providerEventProcessed: (id) => providerEventProcessed(db, id),
+  };
+}

@@ -1,0 +1,152 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { type CheckoutOptions, createCheckout } from '../../src/checkout/checkout.ts';
+import { createReconciler } from '../../src/checkout/reconcile.ts';
+import type { Hold } from '../../src/core/hold.ts';
+import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
+import { createDb, type Db } from '../../src/sales/db.ts';
+import { createSalesRecord } from '../../src/sales/orders-record.ts';
+import type { EventSettings, OrderLine, SalesRecord } from '../../src/sales/record.ts';
+import type { TestDatabase } from './postgres.ts';
+
+/** An event with `seats` seats, open, arbitrated in `mode`; written straight into the tables. */
+export async function stageEvent(
+  database: TestDatabase,
+  options: { seats?: number; mode?: 'postgres' | 'redis'; settings?: Partial<EventSettings> } = {},
+): Promise<{ event: number; epoch: number }> {
+  await database.query(`INSERT INTO plans (plan_id, name, version, hash, plan, report)
+    VALUES ('plan', 'plan', 1, 'hash', '', '{}') ON CONFLICT DO NOTHING`);
+  const name = `event-${randomUUID().slice(0, 8)}`;
+  const [row] = await database.query(
+    `INSERT INTO events (event_id, name, plan_id, currency, prices, settings, phase, seat_count)
+     VALUES ($1, $1, 'plan', 'EUR', '{"A":5000}', $2, 'open', $3) RETURNING event_no`,
+    [name, JSON.stringify({ holdTtlMs: 600_000, holdSeatsMax: 6, ...options.settings }), options.seats ?? 20],
+  );
+  const event = row.event_no as number;
+  await database.query('SELECT create_event_tables($1)', [event]);
+  await database.query(
+    'INSERT INTO seats (event_no, seat_no) SELECT $1, n FROM generate_series(0, $2 - 1) n',
+    [event, options.seats ?? 20],
+  );
+  const [partition] = await database.query(
+    'UPDATE event_partitions SET mode = $2 WHERE event_no = $1 RETURNING epoch',
+    [event, options.mode ?? 'redis'],
+  );
+  return { event, epoch: Number(partition.epoch) };
+}
+
+/** The database's real clock can be made later for one order: its deadline is moved instead. */
+export async function passDeadline(database: TestDatabase, order: string): Promise<void> {
+  await database.query(
+    `UPDATE orders SET payment_deadline = now() - interval '1 second' WHERE order_id = $1`,
+    [order],
+  );
+}
+
+/** Everything that is due later is due now, and nobody's claim stands. */
+export async function makeDue(database: TestDatabase): Promise<void> {
+  await database.query(
+    'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
+  );
+}
+
+export function uuidOf(text: string): string {
+  const hex = createHash('sha256').update(text).digest('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+export const orderIdOf = (hold: string): string => uuidOf(`order ${hold}`);
+
+/** A hold as an arbiter would have granted it; nobody keeps it. */
+export function holdOf(
+  stage: { event: number; epoch: number },
+  visitor: string,
+  seats: number[],
+  id: string = randomUUID(),
+): Hold {
+  const now = Date.now();
+  return {
+    hold: id,
+    event: stage.event,
+    partition: 0,
+    visitor,
+    holder: visitor,
+    seats,
+    grantedAt: now,
+    deadline: now + 600_000,
+    epoch: stage.epoch,
+    grant: 1,
+    order: null,
+  };
+}
+
+export const linesOf = (seats: number[]): OrderLine[] =>
+  seats.map((seat) => ({ seat, category: 'A', kind: 'full', price: 5000, fee: 250 }));
+
+/** Grants everything to everybody: only the record is left to keep its promises. */
+export const lyingArbiter: Pick<Arbiter, 'extend' | 'release' | 'project'> = {
+  extend: async (command) => ({
+    kind: 'extended',
+    hold: {
+      ...holdOf({ event: command.event, epoch: command.epoch }, command.visitor, [], command.hold),
+      order: command.order,
+    },
+  }),
+  release: async () => ({ kind: 'released', seats: [] }),
+  project: async () => {},
+};
+
+export interface Till {
+  db: Db;
+  record: SalesRecord;
+  checkout: ReturnType<typeof createCheckout>;
+  reconciler: ReturnType<typeof createReconciler>;
+  close(): Promise<void>;
+}
+
+/** One process's checkout and reconciler on the database. */
+export function till(
+  url: string,
+  provider: PaymentProvider,
+  options: Partial<CheckoutOptions> & { poolSize?: number; wrap?: (record: SalesRecord) => SalesRecord } = {},
+): Till {
+  const db = createDb({ url, poolSize: options.poolSize ?? 10, clock: systemClock, log: silentLogger });
+  const made = createSalesRecord({ db });
+  const record = options.wrap ? options.wrap(made) : made;
+  const checkout = createCheckout({
+    record,
+    arbiter: lyingArbiter,
+    provider,
+    orderIdOf,
+    clock: systemClock,
+    random: systemRandom,
+    log: silentLogger,
+    owner: 'till',
+    ...options,
+  });
+  const reconciler = createReconciler({ record, checkout, clock: systemClock, log: silentLogger });
+  return { db, record, checkout, reconciler, close: () => db.close() };
+}
+
+export function reserveCommand(hold: Hold, account = `${hold.visitor}@example.org`) {
+  return {
+    hold,
+    lines: linesOf(hold.seats),
+    orderFee: 100,
+    currency: 'EUR',
+    account,
+    buyer: { name: hold.visitor, email: account },
+  };
+}
+
+export function payCommand(order: string, card: string, clientKey: string = randomUUID()) {
+  return {
+    order,
+    clientKey,
+    request: createHash('sha256').update(card).digest('hex'),
+    instrument: { paymentMethod: card },
+    returnUrl: 'https://example.org/back',
+  };
+}
