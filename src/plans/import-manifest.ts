@@ -2,46 +2,22 @@ import type { PlanSection, SeatAttribute, SeatingPlan } from '../core/seat-map.t
 import { planLimits, seatAttributes } from '../core/seat-map.ts';
 import { paletteColor } from './colors.ts';
 import { type Findings, quoted } from './findings.ts';
-import { comparable, createSectionIds, labelIsFine } from './labels.ts';
+import { createSectionIds, labelIsFine } from './labels.ts';
 import { chooseColumns, type ManifestColumns, type ManifestMapping } from './manifest-columns.ts';
 import { drawManifest } from './manifest-drawing.ts';
-import { createGuids } from './manifest-guids.ts';
 import { type ManifestLine, readTable } from './manifest-lines.ts';
-import { jumpsInRow, readSeatCell } from './seat-ranges.ts';
+import {
+  addSeat,
+  assumeGaps,
+  escaped,
+  giveGuids,
+  type LooseSection,
+  settleRepeats,
+  warnOfCounts,
+} from './manifest-rows.ts';
+import { readSeatCell } from './seat-ranges.ts';
 
 export type { ManifestMapping } from './manifest-columns.ts';
-
-/** A seat of a manifest before it has a place in a drawing. */
-export interface LooseSeat {
-  label: string;
-  line: number;
-  guid: string;
-  category: string;
-  attributes: SeatAttribute[];
-  breakAfter: boolean;
-  x: number;
-  y: number;
-}
-
-export interface LooseRow {
-  label: string;
-  /** Set from the second on where a row's label stands for several rows of one section. */
-  repeat: number;
-  seats: LooseSeat[];
-  taken: Set<string>;
-  firstRecord: number;
-  lastRecord: number;
-}
-
-export interface LooseSection {
-  name: string;
-  group: string;
-  /** The section's own part of a derived seatGuid. */
-  key: string;
-  rows: Map<string, LooseRow[]>;
-  /** Category → units, for lines with a capacity and no seat. */
-  standing: Map<string, number>;
-}
 
 const defaultCategory = 'Standard';
 
@@ -191,10 +167,6 @@ function sectionOf(
   return section;
 }
 
-function escaped(text: string): string {
-  return comparable(text).replace(/[%/~#]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
-}
-
 function readCapacity(
   text: string,
   section: LooseSection,
@@ -274,32 +246,6 @@ function readSeats(
   reading.seats += cell.labels.length;
 }
 
-/** A label that the row already has belongs to another row of the same name: `settleRepeats` judges whether that is so. */
-function addSeat(section: LooseSection, label: string, record: number, seat: LooseSeat): void {
-  const key = comparable(label);
-  let instances = section.rows.get(key);
-  if (!instances) {
-    instances = [];
-    section.rows.set(key, instances);
-  }
-  const seatKey = comparable(seat.label);
-  let row = instances.find((instance) => !instance.taken.has(seatKey));
-  if (!row) {
-    row = {
-      label,
-      repeat: instances.length + 1,
-      seats: [],
-      taken: new Set(),
-      firstRecord: record,
-      lastRecord: record,
-    };
-    instances.push(row);
-  }
-  row.taken.add(seatKey);
-  row.seats.push(seat);
-  row.lastRecord = record;
-}
-
 function coordinate(
   column: readonly number[],
   cells: readonly string[],
@@ -350,63 +296,6 @@ function readAttributes(text: string, place: string, findings: Findings): SeatAt
   return seatAttributes.filter((attribute) => found.has(attribute));
 }
 
-/**
- * Without ids a label that comes twice is either another row of the same name (a whole block of at least two seats, listed
- * together) or a line that stands twice, which would be one chair sold twice.
- */
-function settleRepeats(section: LooseSection, findings: Findings): void {
-  for (const instances of section.rows.values()) {
-    for (const row of instances.slice(1)) {
-      const together = row.lastRecord - row.firstRecord < row.seats.length;
-      if (row.seats.length >= 2 && together) {
-        findings.warn(
-          'repeated_row',
-          'A row label stands for several rows of one section; they were told apart by their order. Name them apart before the sale.',
-          `lines ${row.seats[0]!.line} to ${row.seats.at(-1)!.line}`,
-          true,
-        );
-        continue;
-      }
-      for (const seat of row.seats) {
-        findings.refuse(
-          'duplicate_seat',
-          `Section ${quoted(section.name)}, row ${quoted(row.label)}, seat ${quoted(seat.label)} stands on an earlier line already; remove one, or add an id column.`,
-          `line ${seat.line}`,
-        );
-      }
-    }
-  }
-}
-
-function giveGuids(sections: readonly LooseSection[], findings: Findings): void {
-  const guids = createGuids(findings);
-  for (const section of sections) {
-    for (const [rowKey, instances] of section.rows) {
-      for (const row of instances) {
-        const rowPart = escaped(rowKey) + (row.repeat > 1 ? `~${row.repeat}` : '');
-        for (const seat of row.seats) {
-          seat.guid = guids.take(seat.guid || `${section.key}/${rowPart}/${escaped(seat.label)}`, seat.line);
-        }
-      }
-    }
-  }
-}
-
-function assumeGaps(section: LooseSection, findings: Findings): void {
-  for (const row of [...section.rows.values()].flat()) {
-    jumpsInRow(row.seats.map((seat) => seat.label)).forEach((jump, i) => {
-      const seat = row.seats[i]!;
-      if (!jump || seat.breakAfter) return;
-      seat.breakAfter = true;
-      findings.warn(
-        'assumed_gap',
-        'Where numbers jump inside a row an aisle or gap is assumed; seats on both sides are no neighbours.',
-        `line ${seat.line}`,
-      );
-    });
-  }
-}
-
 function checkSize(sections: readonly LooseSection[], { findings }: Reading): void {
   const units = sections.reduce((sum, s) => sum + (s.rows.size > 0 ? 1 : 0) + s.standing.size, 0);
   if (units > planLimits.sectionsMax) {
@@ -434,19 +323,5 @@ function checkSize(sections: readonly LooseSection[], { findings }: Reading): vo
         place,
       );
     }
-  }
-}
-
-/** A column that counts seats instead of naming them gives one seat a row. */
-function warnOfCounts(sections: readonly LooseSection[], findings: Findings): void {
-  const rows = sections.flatMap((section) => [...section.rows.values()].flat());
-  const single = rows.filter((row) => row.seats.length === 1 && /^\d+$/.test(row.seats[0]!.label)).length;
-  if (rows.length >= 10 && single > rows.length * 0.9) {
-    findings.warn(
-      'probably_counts',
-      'Nearly every row has a single seat: does the seat column count seats instead of naming them?',
-      'line 2',
-      true,
-    );
   }
 }

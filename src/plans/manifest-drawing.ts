@@ -2,7 +2,7 @@ import { arrangeBlocks, placePoint } from '../core/plan-arrange.ts';
 import { gapsInRow, median, orderAlongRow, type Point, rounded } from '../core/plan-geometry.ts';
 import type { PlanDecoration, PlanRow, PlanSeat, PlanSection } from '../core/seat-map.ts';
 import type { Findings } from './findings.ts';
-import type { LooseRow, LooseSeat, LooseSection } from './import-manifest.ts';
+import type { LooseRow, LooseSeat, LooseSection } from './manifest-rows.ts';
 
 export interface ManifestDrawing {
   sections: PlanSection[];
