@@ -1,0 +1,171 @@
+import {
+  type DecidedState,
+  type EventNo,
+  type Hold,
+  type Holder,
+  type HoldId,
+  holdLimits,
+  type PartitionNo,
+  type SeatState,
+  type Visitor,
+} from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { HoldCommand, SeatChange } from './arbiter.ts';
+
+interface Seat {
+  state: DecidedState;
+  version: number;
+  /** The last hold that took it; whether that one still counts is a question of its state, deadline and epoch. */
+  hold: HeldRecord | null;
+}
+
+/**
+ * A `live` hold may have lapsed: that is a question of time, not of state; `expired` is one that was swept. All but `live`
+ * and `ordered` are memories: a request that comes late finds its id used up.
+ */
+export interface HeldRecord extends Hold {
+  request: string;
+  state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
+}
+
+export type SeatBook = ReturnType<typeof createSeatBook>;
+
+/** One partition's seats and holds in memory, with the rules of what counts at an instant. */
+export function createSeatBook(event: EventNo, partition: PartitionNo) {
+  const seats = new Map<SeatNo, Seat>();
+  const holds = new Map<HoldId, HeldRecord>();
+  let lastGrant = 0;
+  let epoch = 0;
+  let now = 0;
+
+  /** An unexpired lease of this epoch. */
+  const isLive = (record: HeldRecord) =>
+    record.state === 'live' && record.deadline > now && record.epoch === epoch;
+  /** A live lease, or the quota entry that outlives it as an unpaid order. */
+  const counts = (record: HeldRecord) => record.state === 'ordered' || isLive(record);
+  /** An ordered hold's lease covers its seats until the decision about them arrives, but not beyond its deadline. */
+  const isHeldBy = (seat: SeatNo, record: HeldRecord) => {
+    const found = seats.get(seat);
+    if (found?.state !== 'available' || found.hold !== record) return false;
+    return isLive(record) || (record.state === 'ordered' && record.deadline > now && record.epoch === epoch);
+  };
+  /** What its owner may be told is his: an order's, or a lease that no decision has taken a seat from. */
+  const stands = (record: HeldRecord) =>
+    record.state === 'ordered' || (isLive(record) && record.seats.every((seat) => isHeldBy(seat, record)));
+  /** Forgotten a hold's longest life after the lease was over, swept or not. */
+  const isForgotten = (record: HeldRecord) =>
+    record.state !== 'ordered' && record.deadline + holdLimits.lifeMaxMs <= now;
+
+  function stateOf(seat: SeatNo): SeatState {
+    const found = seats.get(seat)!;
+    return found.hold && isHeldBy(seat, found.hold) ? 'held' : found.state;
+  }
+
+  return {
+    turnTo(toEpoch: number, at: number): void {
+      epoch = toEpoch;
+      now = at;
+    },
+    counts,
+    stands,
+    isHeldBy,
+    stateOf,
+    seatNos: () => [...seats.keys()].sort((a, b) => a - b),
+    isFree: (seat: SeatNo) => seats.has(seat) && stateOf(seat) === 'available',
+    /** Also what only the sweep's delay keeps. */
+    find: (id: HoldId) => holds.get(id),
+    recall(id: HoldId): HeldRecord | undefined {
+      const found = holds.get(id);
+      return found && !isForgotten(found) ? found : undefined;
+    },
+    liveOf: (visitor: Visitor) =>
+      [...holds.values()].find((record) => record.visitor === visitor && isLive(record) && stands(record)),
+    usedBy: (holder: Holder) =>
+      [...holds.values()].reduce(
+        (sum, record) => sum + (record.holder === holder && counts(record) ? record.seats.length : 0),
+        0,
+      ),
+
+    grant(command: HoldCommand, chosen: SeatNo[], replaced: HeldRecord | undefined): HeldRecord {
+      lastGrant += 1;
+      const record: HeldRecord = {
+        hold: command.hold,
+        event,
+        partition,
+        visitor: command.visitor,
+        holder: command.holder,
+        seats: chosen,
+        // A replacement goes on with the old lease, so that a chain of them does not outlive the bound (S6).
+        grantedAt: replaced?.grantedAt ?? now,
+        deadline: replaced?.deadline ?? now + command.ttlMs,
+        epoch,
+        grant: lastGrant,
+        order: null,
+        request: command.request,
+        state: 'live',
+      };
+      if (replaced) this.end(replaced, 'replaced');
+      for (const seat of chosen) {
+        assert(this.isFree(seat), `seat ${seat} free when granted`);
+        seats.get(seat)!.hold = record;
+      }
+      holds.set(record.hold, record);
+      return record;
+    },
+
+    end(record: HeldRecord, state: 'ended' | 'released' | 'replaced'): void {
+      record.state = state;
+      if (state !== 'ended') record.deadline = now;
+    },
+
+    leaveTombstone(hold: HoldId, visitor: Visitor): void {
+      const nothing = {
+        event,
+        partition,
+        holder: visitor,
+        seats: [],
+        epoch,
+        grant: 0,
+        order: null,
+        request: '',
+      };
+      holds.set(hold, { ...nothing, hold, visitor, grantedAt: now, deadline: now, state: 'tombstone' });
+    },
+
+    add(seat: SeatChange): void {
+      if (seats.has(seat.seat)) this.decide(seat);
+      else seats.set(seat.seat, { state: seat.state, version: seat.version, hold: null });
+    },
+
+    /** `available` takes back a decision, never a hold; every other decision overrides one. */
+    decide(change: SeatChange): void {
+      const seat = seats.get(change.seat);
+      if (!seat || change.version <= seat.version) return;
+      seat.version = change.version;
+      seat.state = change.state;
+      if (change.state !== 'available') seat.hold = null;
+    },
+
+    /** Oldest first, so that a small limit still gets round. */
+    sweep(limit: number): number {
+      const lapsed = [...holds.values()].filter(
+        (record) => record.state === 'live' && record.deadline <= now,
+      );
+      lapsed.sort((a, b) => a.deadline - b.deadline);
+      for (const record of lapsed.slice(0, limit)) record.state = 'expired';
+      const forgotten = [...holds.values()].filter(
+        (record) => record.state !== 'live' && isForgotten(record),
+      );
+      forgotten.sort((a, b) => a.deadline - b.deadline);
+      const room = forgotten.slice(0, limit - Math.min(limit, lapsed.length));
+      for (const record of room) holds.delete(record.hold);
+      return Math.min(limit, lapsed.length) + room.length;
+    },
+  };
+}
+
+export function holdOf(record: HeldRecord): Hold {
+  const { request: _request, state: _state, ...hold } = record;
+  return { ...hold, seats: [...hold.seats] };
+}
