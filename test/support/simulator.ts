@@ -174,3 +174,40 @@ async function confirmationToken(url: string, publishableKey: string, card: stri
   if (!made.id) throw new Error(`no confirmation token for ${card}: ${JSON.stringify(made)}`);
   return made.id;
 }
+
+let references = 0;
+
+/** Opens a payment of 50.00 EUR, or as given; answers its id and the reference it carries. */
+export async function openPayment(
+  provider: PaymentProvider,
+  fields: Partial<Parameters<PaymentProvider['open']>[0]> = {},
+): Promise<{ object: string; reference: string }> {
+  references += 1;
+  const reference = fields.reference ?? `order-${references}`;
+  const answer = await provider.open({
+    key: `${reference}-open`,
+    eventId: 'event-1',
+    amount: 5000,
+    currency: 'EUR',
+    description: 'Two seats',
+    email: 'buyer@example.org',
+    ...fields,
+    reference,
+  });
+  if (answer.kind !== 'done') throw new Error(`open: ${JSON.stringify(answer)}`);
+  return { object: answer.view.object, reference };
+}
+
+/** Repeats the same call, same key, as a reconciler does, until it is answered with more than `unknown`. */
+export async function untilKnown<A extends { kind: string }>(
+  call: () => Promise<A>,
+  limitMs = 10_000,
+): Promise<Exclude<A, { kind: 'unknown' }>> {
+  const end = systemClock.monotonic() + limitMs;
+  for (;;) {
+    const answer = await call();
+    if (answer.kind !== 'unknown') return answer as Exclude<A, { kind: 'unknown' }>;
+    if (systemClock.monotonic() > end) throw new Error(`still unknown: ${JSON.stringify(answer)}`);
+    await systemClock.sleep(50);
+  }
+}
