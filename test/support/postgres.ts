@@ -124,7 +124,9 @@ async function migratedTemplate(admin: string): Promise<string> {
     await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     await client.query(`CREATE DATABASE ${name} TEMPLATE template0`);
     const { migrate } = await import('../../src/sales/migrate.ts');
-    await migrate(withDatabase(admin, name));
+    const outcome = await migrate(withDatabase(admin, name));
+    if (outcome.kind !== 'migrated')
+      throw new Error(`the template was not migrated: ${JSON.stringify(outcome)}`);
     await client.query(`ALTER DATABASE ${name} WITH is_template true`);
     return name;
   } finally {
