@@ -1,4 +1,4 @@
-import type { Point } from './plan-geometry.ts';
+import { type Point, rounded } from './plan-geometry.ts';
 import type { PlanDecoration } from './seat-map.ts';
 
 /** A section that has a shape of its own but no place yet: `width` along its rows, `depth` from the front row back. */
@@ -169,16 +169,18 @@ function aroundPitch(blocks: readonly LooseBlock[], sides: readonly Side[]): Arr
 }
 
 function pitch(cx: number, cy: number, width: number, height: number): PlanDecoration {
-  const w = width / 2;
-  const h = height / 2;
+  const left = rounded(cx - width / 2);
+  const right = rounded(cx + width / 2);
+  const top = rounded(cy - height / 2);
+  const bottom = rounded(cy + height / 2);
   return {
     shape: {
       kind: 'polygon',
       points: [
-        [cx - w, cy - h],
-        [cx + w, cy - h],
-        [cx + w, cy + h],
-        [cx - w, cy + h],
+        [left, top],
+        [right, top],
+        [right, bottom],
+        [left, bottom],
       ],
     },
     color: '#4a9c5a',
@@ -204,7 +206,7 @@ function inBands(blocks: readonly LooseBlock[]): Arrangement {
   for (const { name, lines } of bands) {
     if (name !== '') {
       decorations.push({
-        shape: { kind: 'text', x: width / 2, y: y + 40, size: 80, text: name },
+        shape: { kind: 'text', x: rounded(width / 2), y: rounded(y + 40), size: 80, text: name },
         color: '#333333',
         borderColor: '',
         label: '',

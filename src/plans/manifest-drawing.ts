@@ -47,7 +47,9 @@ export function drawManifest(
   const standing = sections.flatMap((section) =>
     [...section.standing].map(([category, capacity]) => standingBlock(section, category, capacity)),
   );
-  return hasPositions && !inSection ? kept(blocks, standing) : laidOut([...blocks, ...standing]);
+  return scale && !inSection && blocks.length > 0
+    ? kept(blocks, standing)
+    : laidOut([...blocks, ...standing]);
 }
 
 interface Seated {
@@ -215,28 +217,36 @@ function standingBlock(from: LooseSection, category: string, capacity: number): 
   return { section, left: -depth, right: depth, front: 0, back: depth };
 }
 
-/** The file's own positions; standing areas, which have none, come in a line below. */
+/** The file's own positions, moved to begin at the margin; standing areas, which have none, come in a line below. */
 function kept(blocks: readonly Block[], standing: readonly Block[]): ManifestDrawing {
-  const left = Math.min(...blocks.map((block) => block.left));
-  const bottom = Math.max(...blocks.map((block) => block.back));
-  let x = blocks.length > 0 ? left : 0;
-  const y = blocks.length > 0 ? bottom + 120 : 0;
-  const below = standing.map(({ section, left: from, right: to }): PlanSection => {
-    const moved = {
+  const margin = 30;
+  const dx = margin - Math.min(...blocks.map((block) => block.left));
+  const dy = margin - Math.min(...blocks.map((block) => block.front));
+  for (const row of blocks.flatMap((block) => block.section.rows)) {
+    for (const seat of row.seats) {
+      seat.x = rounded(seat.x + dx);
+      seat.y = rounded(seat.y + dy);
+    }
+  }
+  let right = Math.max(...blocks.map((block) => block.right)) + dx;
+  let bottom = Math.max(...blocks.map((block) => block.back)) + dy;
+  const y = bottom + 4 * margin;
+  let x = margin;
+  const below = standing.map(({ section, left, right: end, back }): PlanSection => {
+    const from = x - left;
+    x += end - left + 2 * margin;
+    right = Math.max(right, x - 2 * margin);
+    bottom = Math.max(bottom, y + back);
+    return {
       ...section,
-      outline: section.outline.map(([u, v]): Point => [rounded(x + u - from), rounded(y + v)]),
+      outline: section.outline.map(([u, v]): Point => [rounded(from + u), rounded(y + v)]),
     };
-    x += to - from + 60;
-    return moved;
   });
-  const sections = [...blocks.map((block) => block.section), ...below];
-  const right = Math.max(...blocks.map((block) => block.right), x);
-  const end = Math.max(y, ...below.flatMap((section) => section.outline.map((p) => p[1])));
   return {
-    sections,
+    sections: [...blocks.map((block) => block.section), ...below],
     decorations: [],
-    width: Math.max(1, Math.ceil(right + 30)),
-    height: Math.max(1, Math.ceil(end + 30)),
+    width: Math.ceil(right + margin),
+    height: Math.ceil(bottom + margin),
   };
 }
 

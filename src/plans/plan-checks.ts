@@ -85,7 +85,7 @@ function checkPositions(plan: SeatingPlan, findings: Findings): void {
   for (const section of plan.sections) {
     for (const row of section.rows) {
       for (const seat of row.seats) {
-        const key = `${Math.round(seat.x)}:${Math.round(seat.y)}`;
+        const key = `${Math.round(seat.x * 10)}:${Math.round(seat.y * 10)}`;
         const place = () => `${placeOf(section)}, row ${row.label}, seat ${seat.label}`;
         if (taken.has(key))
           findings.warn(
