@@ -131,10 +131,29 @@ BEGIN
     INTO kind, pass_id, number, issued_at, expires_at, repeated;
 END $$;
 
+-- Takes and renews leases, in one step for all events of one owner. A lease that ran out, the owner's own too, begins a
+-- new term; another's live one is left alone. By number, so that two owners never wait for each other crosswise.
+CREATE FUNCTION lease_keep(p_owner text, p_events integer[], p_lease_ms integer)
+RETURNS TABLE (event_no integer, term bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  INSERT INTO leases AS l (event_no, owner, term, until)
+    SELECT e.event_no, p_owner, 1, clock_timestamp() + p_lease_ms * interval '1 ms'
+    FROM unnest(p_events) AS e (event_no) ORDER BY e.event_no
+  ON CONFLICT (event_no) DO UPDATE SET
+    owner = excluded.owner,
+    term = CASE WHEN l.owner = excluded.owner AND l.until > clock_timestamp() THEN l.term ELSE l.term + 1 END,
+    until = clock_timestamp() + p_lease_ms * interval '1 ms'
+  WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
+  RETURNING l.event_no, l.term;
+END $$;
+
 -- Whether this term still rules, and that it does until this transaction ends: a take-over waits for the row.
 CREATE FUNCTION lease_holds(p_event integer, p_term bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM leases l WHERE l.event_no = p_event AND l.term = p_term FOR SHARE;
+  PERFORM FROM leases l
+    WHERE l.event_no = p_event AND l.term = p_term AND l.until > clock_timestamp() FOR SHARE;
   RETURN FOUND;
 END $$;
 

@@ -45,7 +45,7 @@ waitingRoomContract('Postgres', async (t, phase) => {
       void (await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, next])),
     setTerm: async (term) =>
       void (await database.query(
-        `INSERT INTO leases VALUES ($1, 'test', $2, now()) ON CONFLICT (event_no) DO UPDATE SET term = $2`,
+        `INSERT INTO leases VALUES ($1, 'test', $2, 'infinity') ON CONFLICT (event_no) DO UPDATE SET term = $2`,
         [event, term],
       )),
     elapse: async (ms) => {

@@ -1,0 +1,276 @@
+/**
+ * Admission control (design: "admission before locking"): how many numbers are called, and how fast passes leave, from
+ * what was measured. Pure: the loop around it measures and publishes.
+ *
+ * The bound: sessions that will still ask for a hold × seats per hold ≤ seats free now, so that whoever is let in finds
+ * seats. The rate closes that gap no faster than a house sells in one hold's life (50,000 seats, 40 % who buy, one seat,
+ * 600 s: 208 a second), the purchase path keeps up with, and the operator allows.
+ */
+export interface AdmissionObserved {
+  /** Milliseconds since the last decision. */
+  elapsedMs: number;
+  /** The phase lets passes be issued. */
+  open: boolean;
+  /** Seats now; `total` without blocked ones. Held and reserved ones may come back. */
+  seats: { total: number; free: number; held: number; reserved: number };
+  /** Numbers that are issued and not called. */
+  waiting: number;
+  /** Called numbers within their grace that have not come yet. */
+  pending: number;
+  /** Open sessions with neither a hold nor an order, by age: [0] up to `ageClassMs`, [1] up to twice that … */
+  lookers: readonly number[];
+  /** Sessions old enough to have decided about a hold, and how many of them have one or had one. */
+  decided: { sessions: number; holders: number };
+  /** Sessions old enough to have paid, and how many of them did. */
+  settled: { sessions: number; buyers: number };
+  /** Holds counted, and their seats. */
+  holds: { count: number; seats: number };
+  /** Numbers whose grace ended within the window, and how many of them had come. */
+  called: { due: number; came: number };
+  /** The purchase path over the last seconds; null when nothing was measured. */
+  path: { latencyP95Ms: number; errorShare: number } | null;
+  /** Passes a second at most: the operator's, null when he set none, and what the arbiter in use is able to serve. */
+  operatorCeiling: number | null;
+  arbiterCeiling: number;
+}
+
+export interface AdmissionSettings {
+  /** Life of a hold, ms. */
+  holdMs: number;
+  /** Milliseconds after its call in which a number may come without counting as a no-show. */
+  graceMs: number;
+  /** Mean time from pass to hold of those who hold, ms. */
+  decideMs: number;
+  /** What is assumed before anything was measured, and how many observations that assumption weighs. */
+  priors: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number; weight: number };
+  /** Beyond either the path counts as struggling. */
+  latencyMaxMs: number;
+  errorShareMax: number;
+}
+
+export const admissionSettingsDefault: AdmissionSettings = {
+  holdMs: 10 * 60_000,
+  graceMs: 60_000,
+  decideMs: 60_000,
+  priors: { holdShare: 0.5, conversion: 0.4, seatsPerHold: 2, noShow: 0.1, weight: 50 },
+  latencyMaxMs: 1_000,
+  errorShareMax: 0.05,
+};
+
+export interface AdmissionState {
+  /** Fraction of a number that the last decision left over. */
+  carry: number;
+  /** Smoothed share of called numbers that did not come within their grace. */
+  noShow: number;
+  /** What the purchase path is trusted with, passes a second; null before the first decision. */
+  pathCeiling: number | null;
+}
+
+/** What set the rate. */
+export type AdmissionReason =
+  | 'not_open'
+  /** No seat is free, held or reserved. */
+  | 'nothing_left'
+  /** The last seats are in baskets: few are let in, in case some come back. */
+  | 'last_seats'
+  /** As many are inside as there are seats for. */
+  | 'full'
+  /** The line is shorter than what may be let in: everybody is called. */
+  | 'everybody'
+  | 'paced'
+  | 'operator'
+  | 'path';
+
+export interface AdmissionDecision {
+  state: AdmissionState;
+  /** Passes a second, and how many may be saved up. */
+  rate: number;
+  burst: number;
+  /** Numbers to call now. */
+  advance: number;
+  reason: AdmissionReason;
+  /** Smoothed figures that the decision was made with. */
+  estimates: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number };
+}
+
+/** Width of the classes of `lookers`. */
+export const ageClassMs = 30_000;
+
+/** Below ten a second a pace protects nothing: a small house would only wait for it. */
+const paceMin = 10;
+/** The gap is closed over this many seconds, so that the tick between measuring and deciding does not overshoot. */
+const closeSeconds = 2;
+/** Seconds' worth of passes that may be saved up or called ahead of the line's pace. */
+const burstSeconds = 2;
+/** Released numbers = target / (1 − no-shows), but never more than twice the target. */
+const releaseMax = 2;
+/** Of the last seats at least so many may look at once: else the last one sells a minute later for each who lets it be. */
+const fewMin = 3;
+/** While seats are only in baskets, at most so many look for those that come back. */
+const fewMax = 20;
+/** Called numbers that stand at the door, in seconds of the rate: more would only ask in vain. */
+const doorSeconds = 30;
+/** A tick that came late calls for so many seconds at most: nobody asked for the burst. */
+const lateSecondsMax = 3;
+const pathCut = 0.7;
+/** Of the arbiter's ceiling, given back per second of health. */
+const pathRecovery = 0.02;
+const pathCeilingMin = 1;
+/** Weight of a new no-show measurement, a second. */
+const noShowSmoothing = 0.1;
+
+export function admissionStart(settings: AdmissionSettings): AdmissionState {
+  return { carry: 0, noShow: settings.priors.noShow, pathCeiling: null };
+}
+
+export function decideAdmission(
+  state: AdmissionState,
+  observed: AdmissionObserved,
+  settings: AdmissionSettings,
+): AdmissionDecision {
+  const seconds = Math.max(0, observed.elapsedMs) / 1000;
+  const noShow = smoothedNoShow(state.noShow, observed, settings, seconds);
+  const estimates = { ...shares(observed, settings), noShow };
+  const pathCeiling = nextPathCeiling(state.pathCeiling, observed, settings, seconds);
+  const next = { carry: 0, noShow, pathCeiling };
+  const nobody = (reason: AdmissionReason): AdmissionDecision => ({
+    state: next,
+    rate: 0,
+    burst: 0,
+    advance: 0,
+    reason,
+    estimates,
+  });
+
+  const { free, held, reserved } = observed.seats;
+  if (!observed.open) return nobody('not_open');
+  if (free + held + reserved <= 0) return nobody('nothing_left');
+  const room = sessionsAllowed(observed, estimates, settings);
+  if (room.inside <= 0) return nobody(room.few ? 'last_seats' : 'full');
+
+  const release = Math.min(releaseMax, 1 / (1 - noShow));
+  const ceiling = Math.min(observed.arbiterCeiling, pathCeiling, observed.operatorCeiling ?? Infinity);
+  // More than the bucket lets through at once would have the crowd ask in vain.
+  const callable = Math.min(room.callable * release, Math.max(fewMin, ceiling * burstSeconds));
+  const everybody = observed.waiting <= callable;
+  const pace = everybody ? Infinity : paceOf(observed, estimates, settings);
+  const rate = Math.min(pace, ceiling, room.inside / closeSeconds);
+  const door = Math.max(fewMin, rate * doorSeconds) - observed.pending * (1 - noShow);
+  const wanted = everybody
+    ? observed.waiting
+    : state.carry + rate * Math.min(seconds, lateSecondsMax) * release;
+  const limit = Math.max(0, Math.min(observed.waiting, room.callable * release, door * release));
+  const advance = Math.floor(Math.min(wanted, limit));
+  return {
+    state: { ...next, carry: everybody ? 0 : Math.min(1, wanted - advance) },
+    rate,
+    burst: rate > 0 ? Math.min(Math.max(1, rate * burstSeconds), Math.max(1, room.inside)) : 0,
+    advance,
+    reason: room.few ? 'last_seats' : reasonOf(everybody, pace, ceiling, rate, observed),
+    estimates,
+  };
+}
+
+/**
+ * How many more sessions there are seats for: `inside` may get a pass now, `callable` may be called besides those who are
+ * called and still on their way. `few`: the seats left are in baskets.
+ */
+function sessionsAllowed(
+  observed: AdmissionObserved,
+  estimates: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number },
+  settings: AdmissionSettings,
+): { inside: number; callable: number; few: boolean } {
+  const { holdShare, seatsPerHold, conversion, noShow } = estimates;
+  const { free, held, reserved } = observed.seats;
+  const perSession = holdShare * seatsPerHold;
+  const still = observed.lookers.reduce(
+    (sum, count, index) => sum + count * stillHolds((index + 0.5) * ageClassMs, holdShare, settings),
+    0,
+  );
+  const lapsing = (1 - Math.min(1, conversion / holdShare)) * (held + reserved);
+  const few = Math.min(fewMax, Math.ceil((0.25 * lapsing) / perSession));
+  const target = free > 0 ? Math.max(free / perSession, fewMin) : few;
+  const inside = target - still / holdShare;
+  return { inside, callable: Math.max(0, inside - observed.pending * (1 - noShow)), few: free <= 0 };
+}
+
+/**
+ * The chance that a session without a hold at this age will still ask for one. Those who hold do so after `decideMs` on
+ * average, so that the undecided are more and more those who never will: counting them in full to the end of their
+ * session would stop the sale for a quarter of an hour before the last seats.
+ */
+function stillHolds(ageMs: number, holdShare: number, settings: AdmissionSettings): number {
+  const undecided = holdShare * Math.exp(-ageMs / settings.decideMs);
+  return undecided / (undecided + 1 - holdShare);
+}
+
+function shares(
+  observed: AdmissionObserved,
+  { priors }: AdmissionSettings,
+): { holdShare: number; conversion: number; seatsPerHold: number } {
+  const { decided, settled, holds } = observed;
+  const withPrior = (prior: number, hits: number, of: number): number =>
+    (prior * priors.weight + hits) / (priors.weight + of);
+  // Away from 0 and 1: nobody holding must not let the whole line in, everybody holding must not stop it.
+  const holdShare = clamp(withPrior(priors.holdShare, decided.holders, decided.sessions), 0.05, 0.95);
+  const conversion = clamp(withPrior(priors.conversion, settled.buyers, settled.sessions), 0.02, holdShare);
+  return {
+    holdShare,
+    conversion,
+    seatsPerHold: Math.max(1, withPrior(priors.seatsPerHold, holds.seats, holds.count)),
+  };
+}
+
+/** The whole house in one hold's life: beyond the bound a pace for fairness and load, so of the total, not of what is left. */
+function paceOf(
+  observed: AdmissionObserved,
+  estimates: { conversion: number; seatsPerHold: number },
+  settings: AdmissionSettings,
+): number {
+  const buyers = observed.seats.total / (estimates.conversion * estimates.seatsPerHold);
+  return Math.max(paceMin, buyers / (settings.holdMs / 1000));
+}
+
+function smoothedNoShow(
+  before: number,
+  observed: AdmissionObserved,
+  { priors }: AdmissionSettings,
+  seconds: number,
+): number {
+  const { due, came } = observed.called;
+  if (due <= 0 || !observed.open) return before;
+  const measured = (priors.noShow * priors.weight + Math.max(0, due - came)) / (priors.weight + due);
+  return clamp(before + (measured - before) * Math.min(1, noShowSmoothing * seconds), 0, 0.95);
+}
+
+function nextPathCeiling(
+  before: number | null,
+  observed: AdmissionObserved,
+  settings: AdmissionSettings,
+  seconds: number,
+): number {
+  const { path, arbiterCeiling } = observed;
+  const now = Math.min(before ?? arbiterCeiling, arbiterCeiling);
+  const struggling =
+    path !== null && (path.latencyP95Ms > settings.latencyMaxMs || path.errorShare > settings.errorShareMax);
+  // Cuts count time too, so that a late tick cuts once for all it missed and a quick one does not cut twice.
+  if (struggling) return Math.max(pathCeilingMin, now * pathCut ** Math.min(seconds, lateSecondsMax));
+  return Math.min(arbiterCeiling, now + pathRecovery * arbiterCeiling * seconds);
+}
+
+function reasonOf(
+  everybody: boolean,
+  pace: number,
+  ceiling: number,
+  rate: number,
+  observed: AdmissionObserved,
+): AdmissionReason {
+  if (everybody) return 'everybody';
+  if (rate >= pace) return 'paced';
+  if (rate < ceiling) return 'full';
+  return observed.operatorCeiling === ceiling ? 'operator' : 'path';
+}
+
+function clamp(value: number, min: number, max: number): number {
+  return Math.min(max, Math.max(min, value));
+}

@@ -1,0 +1,238 @@
+import {
+  type AdmissionDecision,
+  type AdmissionObserved,
+  type AdmissionSettings,
+  type AdmissionState,
+  admissionSettingsDefault,
+  admissionStart,
+  decideAdmission,
+} from '../core/admission.ts';
+import type { EventNo } from '../core/hold.ts';
+import { allows } from '../core/phase.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Db } from '../sales/db.ts';
+import type { LeaderTask } from './controller.ts';
+import { type LineMeasure, measureLine, measureSessions, type SessionMeasure } from './measure.ts';
+import type { AdmissionControl } from './waiting-room.ts';
+
+/** How many seats are in which state, by the arbiter's snapshot. */
+export interface SeatCounts {
+  available: number;
+  held: number;
+  reserved: number;
+  sold: number;
+  blocked: number;
+}
+
+/** What the last tick measured and decided about an event: for the published status, metrics and the console. */
+export interface MeasuredAdmission {
+  term: number;
+  /** Milliseconds of this process's monotonic clock. */
+  at: number;
+  /** Per shard, as published: last number called, last number issued. */
+  frontier: number[];
+  last: number[];
+  /** Passes a second over the last 30 s, and what the bucket lets through. */
+  measuredRate: number;
+  targetRate: number;
+  noShow: number;
+  sessions: number;
+  pending: number;
+  seats: SeatCounts;
+  reason: AdmissionDecision['reason'];
+  estimates: AdmissionDecision['estimates'];
+}
+
+export interface PathSignals {
+  latencyP95Ms: number;
+  errorShare: number;
+}
+
+export interface AdmissionTaskOptions {
+  db: Db;
+  control: AdmissionControl;
+  clock: Clock;
+  seatCounts: (event: EventNo) => Promise<SeatCounts>;
+  /** What the purchase path looked like over the last seconds; null when nothing was measured. */
+  pathSignals?: (event: EventNo) => PathSignals | null;
+  /** Passes a second that the arbiter in use can serve. */
+  arbiterCeiling?: (event: EventNo) => number;
+  settings?: AdmissionSettings;
+}
+
+export interface AdmissionTask extends LeaderTask {
+  /** Null until this process measured the event in its present term. */
+  measured(event: EventNo): MeasuredAdmission | null;
+  /** Forgets events that this process no longer leads. */
+  forget(event: EventNo): void;
+}
+
+/** Postgres arbitrates the holds of about that many sessions a second beside all else that a sale asks of it. */
+export const postgresArbiterCeiling = 300;
+
+const rateWindowMs = 30_000;
+/** Measuring sessions takes a twentieth of the time at most: the larger the sale, the rarer. */
+const sessionsShareMax = 0.05;
+const sessionsEveryMaxMs = 10_000;
+
+interface Led {
+  term: number;
+  state: AdmissionState;
+  decidedAt: number | null;
+  sessions: SessionMeasure | null;
+  sessionsDueAt: number;
+  /** Readings of the count of passes, over the last 30 s. */
+  readings: { at: number; issued: number }[];
+  pause: { since: number | null; endedAt: number; lastedMs: number };
+  measured: MeasuredAdmission | null;
+}
+
+/** Measures, decides (core/admission.ts) and publishes frontier and rate, conditional on the term. */
+export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTask {
+  const { db, control, clock, seatCounts, pathSignals = () => null } = options;
+  const { arbiterCeiling = () => postgresArbiterCeiling, settings = admissionSettingsDefault } = options;
+  const led = new Map<EventNo, Led>();
+
+  function ledOf(event: EventNo, term: number): Led {
+    const found = led.get(event);
+    if (found?.term === term) return found;
+    const fresh: Led = {
+      term,
+      state: admissionStart(settings),
+      decidedAt: null,
+      sessions: null,
+      sessionsDueAt: 0,
+      readings: [],
+      pause: { since: null, endedAt: 0, lastedMs: 0 },
+      measured: null,
+    };
+    led.set(event, fresh);
+    return fresh;
+  }
+
+  async function sessionsOf(event: EventNo, mine: Led): Promise<SessionMeasure> {
+    const before = clock.monotonic();
+    if (mine.sessions && before < mine.sessionsDueAt) return mine.sessions;
+    mine.sessions = await measureSessions(db, event);
+    const tookMs = clock.monotonic() - before;
+    mine.sessionsDueAt = before + Math.min(sessionsEveryMaxMs, tookMs / sessionsShareMax);
+    return mine.sessions;
+  }
+
+  return {
+    name: 'admission',
+    async run({ event, term }) {
+      const mine = ledOf(event, term);
+      const now = clock.monotonic();
+      const [line, sessions, seats] = await Promise.all([
+        measureLine(db, event, settings.graceMs + frozenMs(mine, now, settings.graceMs)),
+        sessionsOf(event, mine),
+        seatCounts(event),
+      ]);
+      const open = allows(line.phase, 'redeem');
+      notePause(mine, open, now);
+      const measuredRate = rateOf(mine, now, line.issued);
+      const decision = decideAdmission(
+        mine.state,
+        {
+          elapsedMs: mine.decidedAt === null ? 1_000 : now - mine.decidedAt,
+          open,
+          path: pathSignals(event),
+          arbiterCeiling: arbiterCeiling(event),
+          ...observedOf(line, sessions, seats),
+        },
+        { ...settings, holdMs: line.holdMs ?? settings.holdMs },
+      );
+      const frontier = advanced(line, decision.advance);
+      const { rate, burst } = decision;
+      if (!(await control.publish(event, term, { frontier, rate, burst }))) {
+        led.delete(event);
+        return;
+      }
+      // Only now: a decision that was not published called nobody and used up nothing.
+      mine.state = decision.state;
+      mine.decidedAt = now;
+      mine.measured = {
+        term,
+        at: now,
+        frontier,
+        last: line.last,
+        measuredRate,
+        targetRate: rate,
+        noShow: decision.estimates.noShow,
+        sessions: sessions.sessions,
+        pending: line.pending,
+        seats,
+        reason: decision.reason,
+        estimates: decision.estimates,
+      };
+    },
+    measured: (event) => led.get(event)?.measured ?? null,
+    forget: (event) => void led.delete(event),
+  };
+}
+
+function observedOf(
+  line: LineMeasure,
+  sessions: SessionMeasure,
+  seats: SeatCounts,
+): Omit<AdmissionObserved, 'elapsedMs' | 'open' | 'path' | 'arbiterCeiling'> {
+  const lookers = [...sessions.lookers];
+  // Those who came in since the sessions were counted.
+  lookers[0] = (lookers[0] ?? 0) + Math.max(0, line.issued - sessions.issued);
+  return {
+    seats: {
+      total: seats.available + seats.held + seats.reserved + seats.sold,
+      free: seats.available,
+      held: seats.held,
+      reserved: seats.reserved,
+    },
+    waiting: line.last.reduce((sum, last, shard) => sum + last - line.frontier[shard]!, 0),
+    pending: line.pending,
+    lookers,
+    decided: sessions.decided,
+    settled: sessions.settled,
+    holds: sessions.holds,
+    called: { due: line.due, came: line.came },
+    operatorCeiling: line.rateCeiling,
+  };
+}
+
+/** Spreads the numbers to call over the shards, in turn, as far as each has any waiting. */
+function advanced(line: LineMeasure, advance: number): number[] {
+  const frontier = [...line.frontier];
+  let left = advance;
+  let open = frontier.map((_, shard) => shard).filter((shard) => line.last[shard]! > frontier[shard]!);
+  while (left > 0 && open.length > 0) {
+    const each = Math.max(1, Math.floor(left / open.length));
+    for (const shard of open) {
+      const calls = Math.min(each, left, line.last[shard]! - frontier[shard]!);
+      frontier[shard]! += calls;
+      left -= calls;
+    }
+    open = open.filter((shard) => line.last[shard]! > frontier[shard]!);
+  }
+  return frontier;
+}
+
+function rateOf(mine: Led, now: number, issued: number): number {
+  mine.readings.push({ at: now, issued });
+  while (mine.readings.length > 2 && mine.readings[1]!.at <= now - rateWindowMs) mine.readings.shift();
+  const first = mine.readings[0]!;
+  return now > first.at ? ((issued - first.issued) * 1000) / (now - first.at) : 0;
+}
+
+/** A pause freezes the grace of called numbers: they could not come. */
+function notePause(mine: Led, open: boolean, now: number): void {
+  const { pause } = mine;
+  if (!open) pause.since ??= now;
+  else if (pause.since !== null) {
+    mine.pause = { since: null, endedAt: now, lastedMs: now - pause.since };
+  }
+}
+
+function frozenMs(mine: Led, now: number, graceMs: number): number {
+  const { since, endedAt, lastedMs } = mine.pause;
+  if (since !== null) return now - since;
+  return now - endedAt < graceMs ? lastedMs : 0;
+}

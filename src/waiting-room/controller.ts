@@ -1,0 +1,172 @@
+import type { EventNo } from '../core/hold.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Db } from '../sales/db.ts';
+import { createLease } from './lease.ts';
+
+/** What a task is told with each run. Everything that it writes has to be conditional on `term` in the same transaction. */
+export interface LeaderTick {
+  event: EventNo;
+  term: number;
+  /** Runs of this task in this term so far: 0 after each take-over. */
+  tick: number;
+  /** Aborted when the run took too long or the controller stops. */
+  signal: AbortSignal;
+}
+
+export interface LeaderTask {
+  name: string;
+  run(tick: LeaderTick): Promise<void>;
+}
+
+export interface Controller {
+  start(): void;
+  /** Waits for runs under way, as long as one may take, and ends the leases at once: a restart takes over without waiting. */
+  stop(): Promise<void>;
+  /** Events that this process leads now, with their terms. */
+  leads(): Map<EventNo, number>;
+}
+
+export interface ControllerOptions {
+  db: Db;
+  /** New with each start of a process (host, process id and a random part). */
+  owner: string;
+  clock: Clock;
+  log: Logger;
+  /** Published events that are not final. */
+  eventsToLead: () => Promise<EventNo[]>;
+  tasks: readonly LeaderTask[];
+  /** 1 s; tests shorten it. */
+  tickMs?: number;
+  /** A run that takes longer is given up. */
+  taskMs?: number;
+}
+
+interface Run {
+  term: number;
+  tick: number;
+  /** Null while no run is under way. */
+  abort: AbortController | null;
+  /** Runs that were given up and have not ended yet. */
+  hung: number;
+}
+
+/** A task that hangs again and again is not started any more until one of its runs ends. */
+const hungMax = 3;
+
+/**
+ * Runs each led event's tasks once a second. Leases are kept apart from the tasks and each task of each event apart from
+ * the others, so that one which fails or hangs stops neither.
+ */
+export function createController(options: ControllerOptions): Controller {
+  const { db, owner, clock, log, eventsToLead, tasks, tickMs = 1_000, taskMs = 5_000 } = options;
+  const lease = createLease({ db, owner, clock });
+  const runs = new Map<string, Run>();
+  const underWay = new Set<Promise<void>>();
+  const stopping = new AbortController();
+  let led = new Map<EventNo, number>();
+  let loop: Promise<void> | null = null;
+
+  async function keepLeases(): Promise<void> {
+    const kept = await lease.keep(await eventsToLead());
+    for (const [event, term] of kept) {
+      if (led.get(event) !== term) log.info({ event, term, owner }, 'leads the event');
+    }
+    for (const [event, term] of led) {
+      if (!kept.has(event)) log.info({ event, term, owner }, 'no longer leads the event');
+    }
+    led = kept;
+    for (const [key, run] of runs) {
+      if (!kept.has(Number(key.split(':')[0])) && run.abort === null && run.hung === 0) runs.delete(key);
+    }
+  }
+
+  function runTasks(): void {
+    for (const event of led.keys()) {
+      const term = lease.termOf(event);
+      if (term === null) continue;
+      for (const task of tasks) startRun(task, event, term);
+    }
+  }
+
+  function startRun(task: LeaderTask, event: EventNo, term: number): void {
+    const key = `${event}:${task.name}`;
+    const before = runs.get(key);
+    // The last run is still under way: this tick is left out rather than run beside it.
+    if (before?.abort || (before && before.hung >= hungMax)) return;
+    const run: Run = before ?? { term, tick: 0, abort: null, hung: 0 };
+    run.tick = before?.term === term ? before.tick + 1 : 0;
+    run.term = term;
+    run.abort = new AbortController();
+    runs.set(key, run);
+    const done = runOnce(task, event, run, run.abort).finally(() => {
+      run.abort = null;
+      underWay.delete(done);
+    });
+    underWay.add(done);
+  }
+
+  async function runOnce(task: LeaderTask, event: EventNo, run: Run, abort: AbortController): Promise<void> {
+    const { term, tick } = run;
+    const onStop = (): void => abort.abort(new Error('the controller stops'));
+    stopping.signal.addEventListener('abort', onStop, { once: true });
+    let cancel = (): void => {};
+    const tooLong = new Promise<never>((_, reject) => {
+      cancel = clock.after(taskMs, () => reject(new Error(`gave up after ${taskMs} ms`)));
+    });
+    let ended = false;
+    try {
+      // A task that throws before its first wait fails its run too, not the loop.
+      const running = Promise.resolve({ event, term, tick, signal: abort.signal })
+        .then((told) => task.run(told))
+        .finally(() => {
+          if (ended) run.hung -= 1;
+          ended = true;
+        });
+      await Promise.race([running, tooLong]);
+    } catch (err) {
+      if (!stopping.signal.aborted) log.error({ err, event, term, task: task.name }, 'a leader task failed');
+    } finally {
+      cancel();
+      if (!ended) run.hung += 1;
+      ended = true;
+      stopping.signal.removeEventListener('abort', onStop);
+      if (!abort.signal.aborted) abort.abort(new Error('the run is over'));
+    }
+  }
+
+  async function run(): Promise<void> {
+    let due = clock.monotonic();
+    while (!stopping.signal.aborted) {
+      try {
+        await keepLeases();
+      } catch (err) {
+        log.warn({ err, owner }, 'leases could not be kept');
+      }
+      if (!stopping.signal.aborted) runTasks();
+      // Without catching up after a pause: a burst of ticks would measure nothing.
+      due = Math.max(due + tickMs, clock.monotonic());
+      await clock.sleep(due - clock.monotonic(), stopping.signal).catch(() => {});
+    }
+  }
+
+  return {
+    start() {
+      loop ??= run();
+    },
+    async stop() {
+      stopping.abort(new Error('the controller stops'));
+      await loop;
+      await Promise.allSettled([...underWay]);
+      led = new Map();
+      try {
+        await lease.release();
+      } catch (err) {
+        log.warn({ err, owner }, 'leases could not be ended: they run out by themselves');
+      }
+    },
+    leads() {
+      return new Map([...led].filter(([event, term]) => lease.termOf(event) === term));
+    },
+  };
+}
