@@ -1,0 +1,192 @@
+import { useEffect } from 'preact/hooks';
+import { pause } from '../shared/clock.ts';
+import { announce } from '../shared/live.tsx';
+import { ProblemView, problemText } from '../shared/problem.tsx';
+import { Notice, Shell, ViewHeading } from '../shared/shell.tsx';
+import { useStore } from '../shared/store.ts';
+import { texts } from '../shared/texts/texts.ts';
+import { BasketView } from './basket.tsx';
+import { followOtherTabs, recallAll } from './basket-acts.ts';
+import { ChooseView, LookView } from './choose.tsx';
+import { EventHeader, EventView } from './event.tsx';
+import { fetchCookieEarly, join, loadEvent, look, startPolling, tryPass } from './line-acts.ts';
+import { PayView } from './pay.tsx';
+import { type Buyer, type BuyerState, type View, viewOf } from './session.ts';
+import { WaitingView } from './waiting.tsx';
+
+/** The buyer's way through one event: event → line → seats → basket → payment, in one page that survives reloads. */
+export function App({ buyer }: { buyer: Buyer }) {
+  const state = useStore(buyer.store);
+  useEffect(() => start(buyer), [buyer]);
+  const view = viewOf(state);
+  const { event } = state;
+
+  useEffect(() => {
+    if (event) document.title = `${event.name} · ${texts.brand}`;
+  }, [event?.name]);
+  useEffect(() => {
+    if (state.trouble > 1) announce(texts.keepTrying);
+  }, [state.trouble > 1]);
+  const notice = noticeText(state);
+  useEffect(() => {
+    if (notice) announce(notice);
+  }, [notice]);
+  useEffect(() => {
+    if (state.problem) announce(problemText(state.problem));
+  }, [state.problem]);
+
+  return (
+    <Shell test={event?.payment.test} nav={<Steps view={view} />}>
+      <div class="stack-l">
+        {event && state.status && <EventHeader event={event} status={state.status} view={view} />}
+        <div class="messages">
+          {state.trouble > 1 && (
+            <Notice tone="warn">
+              <p>{texts.keepTrying}</p>
+            </Notice>
+          )}
+          {state.status?.message && (
+            <Notice tone="warn" title={texts.event.message}>
+              <p class="organiser-message">{state.status.message}</p>
+            </Notice>
+          )}
+          {notice && (
+            <Notice
+              tone={state.notice === 'hold_gone' ? 'warn' : 'good'}
+              onClose={() => buyer.store.set({ notice: null })}
+            >
+              <p>{notice}</p>
+            </Notice>
+          )}
+          {state.problem && (
+            <ProblemView problem={state.problem} onClose={() => buyer.store.set({ problem: null })} />
+          )}
+        </div>
+        <Current key={view} view={view} buyer={buyer} state={state} />
+      </div>
+    </Shell>
+  );
+}
+
+function Current({ view, buyer, state }: { view: View; buyer: Buyer; state: BuyerState }) {
+  switch (view) {
+    case 'loading':
+      return <Loading failing={state.stale} />;
+    case 'not_found':
+      return <End title={texts.over.notFoundTitle} text={texts.over.notFound} />;
+    case 'cancelled':
+      return <End title={texts.over.cancelledTitle} text={texts.over.cancelled} />;
+    case 'event':
+      return <EventView buyer={buyer} state={state} />;
+    case 'waiting':
+      return <WaitingView buyer={buyer} state={state} />;
+    case 'choose':
+      return <ChooseView buyer={buyer} state={state} />;
+    case 'look':
+      return <LookView buyer={buyer} state={state} />;
+    case 'basket':
+      return <BasketView buyer={buyer} state={state} />;
+    case 'pay':
+      return <PayView buyer={buyer} state={state} />;
+    case 'session_over':
+      return (
+        <section class="card stack narrow">
+          <ViewHeading>{texts.session.endedTitle}</ViewHeading>
+          <p>{texts.session.ended}</p>
+          <div class="row">
+            <button
+              type="button"
+              class="button primary"
+              disabled={state.busy !== null}
+              onClick={() => void join(buyer)}
+            >
+              {texts.session.again}
+            </button>
+          </div>
+        </section>
+      );
+  }
+}
+
+function Loading({ failing }: { failing: boolean }) {
+  return (
+    <section class="card skeleton" aria-busy="true">
+      <p class="pulse">{failing ? texts.over.failed : texts.loading}</p>
+    </section>
+  );
+}
+
+function End(props: { title: string; text: string }) {
+  return (
+    <section class="card stack narrow">
+      <ViewHeading level={props.title === texts.over.notFoundTitle ? 1 : 2}>{props.title}</ViewHeading>
+      <p>{props.text}</p>
+      <p>
+        <a href="/">{texts.events.all}</a>
+      </p>
+    </section>
+  );
+}
+
+const stepViews = { line: ['waiting'], seats: ['choose'], basket: ['basket'], payment: ['pay'] } as const;
+
+function Steps({ view }: { view: View }) {
+  const names = Object.keys(stepViews) as (keyof typeof stepViews)[];
+  const at = names.findIndex((name) => (stepViews[name] as readonly string[]).includes(view));
+  if (at < 0) return null;
+  return (
+    <ol class="steps" aria-label={texts.steps.label}>
+      {names.map((name, i) => (
+        <li
+          key={name}
+          class={i < at ? 'done' : i === at ? 'now' : ''}
+          aria-current={i === at ? 'step' : undefined}
+        >
+          <span>{texts.steps[name]}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function noticeText(state: BuyerState): string | null {
+  switch (state.notice) {
+    case 'released':
+      return texts.basket.released;
+    case 'hold_gone':
+      return texts.basket.gone;
+    case 'order_cancelled':
+      return texts.payment.cancelled;
+    case 'swapped':
+      return texts.basket.swapped;
+    case 'not_as_asked':
+      return texts.map.best.notAsAsked;
+    default:
+      return null;
+  }
+}
+
+/** Loads what the page needs, asking again until it is there, then keeps it fresh. */
+function start(buyer: Buyer): () => void {
+  const stops: (() => void)[] = [];
+  let stopped = false;
+  void (async () => {
+    while (!stopped) {
+      const [found] = await Promise.all([loadEvent(buyer), look(buyer)]);
+      if (found === 'not_found') return buyer.store.set({ load: 'not_found' });
+      if (found === 'ready' && buyer.store.get().status) break;
+      buyer.store.set({ stale: true });
+      await pause(3000);
+    }
+    await recallAll(buyer);
+    if (stopped) return;
+    buyer.store.set({ load: 'ready', stale: false });
+    stops.push(startPolling(buyer), followOtherTabs(buyer));
+    await fetchCookieEarly(buyer);
+    await tryPass(buyer);
+  })();
+  return () => {
+    stopped = true;
+    for (const stop of stops) stop();
+  };
+}

@@ -1,0 +1,176 @@
+import { useEffect, useState } from 'preact/hooks';
+import type { SeatInfo } from '../../src/http/api-types.ts';
+import { useServerNow } from '../shared/clock.ts';
+import { announce } from '../shared/live.tsx';
+import { Confirm, ViewHeading } from '../shared/shell.tsx';
+import { clockFace, money } from '../shared/texts/format.ts';
+import { texts } from '../shared/texts/texts.ts';
+import { checkHold, release, removeSeat } from './basket-acts.ts';
+import { BuyerForm } from './buyer-form.tsx';
+import type { Buyer, BuyerState } from './session.ts';
+
+const words = texts.basket;
+
+/** A live hold: its seats, its countdown, and the three ways on: pay, change, give back. */
+export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
+  const hold = state.hold!;
+  const [paying, setPaying] = useState(false);
+  const [asking, setAsking] = useState(false);
+  const busy = state.busy !== null;
+  const left = useDeadline(Date.parse(hold.expiresAt), words.expiresSpoken, () => void checkHold(buyer));
+  return (
+    <div class="two-columns">
+      <section class="card stack-l">
+        <div class="stack">
+          <ViewHeading>{words.title}</ViewHeading>
+          <Clock label={words.expires} ms={left} />
+          <p class="muted">{words.help}</p>
+        </div>
+        <SeatTable
+          seats={hold.seats}
+          currency={hold.currency}
+          orderFee={hold.orderFee}
+          total={hold.total}
+          onRemove={busy ? undefined : (seat) => void removeSeat(buyer, seat)}
+        />
+        {asking ? (
+          <Confirm
+            ask={words.releaseSure}
+            yes={words.releaseYes}
+            no={words.releaseNo}
+            busy={busy}
+            onYes={() => void release(buyer)}
+            onNo={() => setAsking(false)}
+          />
+        ) : (
+          <div class="row">
+            {state.pass && (
+              <button
+                type="button"
+                class="button"
+                onClick={() => buyer.store.set({ changing: true, notice: null, problem: null })}
+              >
+                {words.change}
+              </button>
+            )}
+            <button type="button" class="button quiet" onClick={() => setAsking(true)}>
+              {words.release}
+            </button>
+          </div>
+        )}
+        <p class="muted small">{words.survives}</p>
+      </section>
+      <section class="card stack">
+        {paying ? (
+          <BuyerForm buyer={buyer} state={state} />
+        ) : (
+          <>
+            <p class="big-total num">{money(hold.total, hold.currency)}</p>
+            <button type="button" class="button primary wide" onClick={() => setPaying(true)}>
+              {words.pay}
+            </button>
+            <p class="muted small">{texts.payment.payNote}</p>
+          </>
+        )}
+      </section>
+    </div>
+  );
+}
+
+/** A countdown that is looked at each second and spoken at five, two and one minute; `onEnd` once when it is over. */
+export function useDeadline(deadline: number, speak: (minutes: number) => string, onEnd: () => void): number {
+  const left = deadline - useServerNow();
+  const minutes = Math.ceil(left / 60_000);
+  useEffect(() => {
+    if ([5, 2, 1].includes(minutes)) announce(speak(minutes));
+  }, [minutes]);
+  const over = left <= 0;
+  useEffect(() => {
+    if (!over) return;
+    onEnd();
+    // The server alone decides when it is over; its clock may be a moment behind ours.
+    const timer = window.setInterval(onEnd, 3000);
+    return () => window.clearInterval(timer);
+  }, [over]);
+  return left;
+}
+
+export function Clock(props: { label: string; ms: number }) {
+  const soon = props.ms < 120_000;
+  return (
+    <p class={soon ? 'clock soon' : 'clock'} role="timer" aria-live="off">
+      <span>{props.label}</span> <strong class="num">{clockFace(props.ms)}</strong>
+    </p>
+  );
+}
+
+export function SeatTable(props: {
+  seats: SeatInfo[];
+  currency: string;
+  orderFee: number;
+  total: number;
+  onRemove?: (seat: number) => void;
+}) {
+  const { seats, currency } = props;
+  return (
+    <table class="seat-table">
+      <thead>
+        <tr>
+          <th scope="col">{words.seat}</th>
+          <th scope="col" class="amount">
+            {words.price}
+          </th>
+          {props.onRemove && (
+            <th scope="col">
+              <span class="visually-hidden">{words.remove}</span>
+            </th>
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        {seats.map((seat) => {
+          const where = texts.map.seat(seat);
+          return (
+            <tr key={seat.seat}>
+              <td>
+                <strong>{seat.sectionName}</strong>
+                <div>{where}</div>
+                <div class="muted small">{seat.category}</div>
+              </td>
+              <td class="amount">
+                {money(seat.price, currency)}
+                {seat.fee > 0 && <div class="muted small">{texts.event.fee(money(seat.fee, currency))}</div>}
+              </td>
+              {props.onRemove && (
+                <td class="amount">
+                  <button
+                    type="button"
+                    class="remove"
+                    aria-label={words.removeWhich(`${seat.sectionName}, ${where}`)}
+                    onClick={() => props.onRemove?.(seat.seat)}
+                  >
+                    <span aria-hidden="true">×</span>
+                  </button>
+                </td>
+              )}
+            </tr>
+          );
+        })}
+      </tbody>
+      <tfoot>
+        {props.orderFee > 0 && (
+          <tr>
+            <th scope="row">{words.orderFee}</th>
+            <td class="amount">{money(props.orderFee, currency)}</td>
+            {props.onRemove && <td />}
+          </tr>
+        )}
+        <tr class="sum">
+          <th scope="row">{words.total}</th>
+          <td class="amount">{money(props.total, currency)}</td>
+          {props.onRemove && <td />}
+        </tr>
+      </tfoot>
+    </table>
+  );
+}

@@ -1,0 +1,236 @@
+import { useEffect, useState } from 'preact/hooks';
+import { allows } from '../../src/core/phase.ts';
+import type { EventObject, StatusObject } from '../../src/http/api-types.ts';
+import { useServerNow } from '../shared/clock.ts';
+import { announce } from '../shared/live.tsx';
+import { Notice, ViewHeading } from '../shared/shell.tsx';
+import { clockFace, count, dateTime, money } from '../shared/texts/format.ts';
+import { texts } from '../shared/texts/texts.ts';
+import { join } from './line-acts.ts';
+import type { Buyer, BuyerState, View } from './session.ts';
+
+/** Name and the facts that stay in sight on every step; shorter once seats are being chosen. */
+export function EventHeader(props: { event: EventObject; status: StatusObject; view: View }) {
+  const { event, status } = props;
+  const short = ['choose', 'basket', 'pay', 'look'].includes(props.view);
+  return (
+    <div class={short ? 'event-header short' : 'event-header'}>
+      <div class="event-title">
+        {!short && <p class={`phase phase-${status.phase}`}>{texts.phases[status.phase]}</p>}
+        <h1 tabIndex={-1}>{event.name}</h1>
+        {event.performanceAt && <p class="when">{dateTime(event.performanceAt)}</p>}
+      </div>
+      {!short && <Facts event={event} status={status} />}
+    </div>
+  );
+}
+
+function Facts({ event, status }: { event: EventObject; status: StatusObject }) {
+  const range = status.priceRange;
+  return (
+    <dl class="facts">
+      <div>
+        <dt>{texts.event.prices}</dt>
+        <dd class="num">
+          {range ? texts.event.range(range.min, range.max, range.currency) : texts.event.noPrice}
+        </dd>
+      </div>
+      <div>
+        <dt>{texts.event.left}</dt>
+        <dd class="num">{texts.event.leftOf(status.seats.left, status.seats.total)}</dd>
+      </div>
+      {status.phase !== 'open' && event.opensAt && (
+        <div>
+          <dt>{texts.event.opens}</dt>
+          <dd>{dateTime(event.opensAt)}</dd>
+        </div>
+      )}
+      {event.closesAt && (
+        <div>
+          <dt>{texts.event.closes}</dt>
+          <dd>{dateTime(event.closesAt)}</dd>
+        </div>
+      )}
+      <div>
+        <dt>{texts.event.limit}</dt>
+        <dd>{texts.event.upTo(event.limits.accountSeatsMax ?? event.limits.holdSeatsMax)}</dd>
+      </div>
+    </dl>
+  );
+}
+
+/** Before the line: countdown or the button that joins. */
+export function EventView({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
+  const event = state.event!;
+  const status = state.status!;
+  return (
+    <div class="two-columns">
+      <section class="card stack-l">
+        <Opening buyer={buyer} state={state} status={status} />
+        {state.bought && (
+          <Notice>
+            <p>
+              <a
+                href={`/orders/${encodeURIComponent(state.bought.order)}${state.bought.secret ? `#${state.bought.secret}` : ''}`}
+              >
+                {texts.order.tickets}
+              </a>
+            </p>
+          </Notice>
+        )}
+      </section>
+      <section class="card stack">
+        <h2>{texts.event.priceTable}</h2>
+        <PriceTable event={event} />
+        {event.orderFee > 0 && (
+          <p class="muted small">{texts.event.orderFee(money(event.orderFee, event.currency))}</p>
+        )}
+      </section>
+    </div>
+  );
+}
+
+function Opening({ buyer, state, status }: { buyer: Buyer; state: BuyerState; status: StatusObject }) {
+  const now = useServerNow(status.phase === 'scheduled');
+  const left = status.opensAt === null ? null : status.opensAt - now;
+  const minutes = left === null ? null : Math.ceil(left / 60_000);
+  useEffect(() => {
+    // Spoken rarely: at ten, five and one minute, not each second.
+    if (status.phase === 'scheduled' && minutes !== null && [10, 5, 1].includes(minutes)) {
+      announce(`${texts.event.opensIn} ${clockFace(minutes * 60_000)}`);
+    }
+  }, [minutes, status.phase]);
+
+  if (status.phase === 'closed') {
+    return (
+      <div class="stack">
+        <ViewHeading>{texts.over.closedTitle}</ViewHeading>
+        <p>{texts.over.closed}</p>
+      </div>
+    );
+  }
+  if (!allows(status.phase, 'join')) {
+    return (
+      <div class="stack">
+        <ViewHeading>
+          {left === null ? texts.phases.scheduled : left > 0 ? texts.event.opensIn : texts.event.opensSoon}
+        </ViewHeading>
+        <p class="countdown num" role="timer">
+          {left === null ? '–' : <Countdown ms={left} />}
+        </p>
+        <p class="muted">{left === null ? texts.event.opensAtUnknown : texts.event.keepOpen}</p>
+        <JoinButton buyer={buyer} state={state} enabled={false} />
+        <LookButton buyer={buyer} />
+      </div>
+    );
+  }
+  return (
+    <div class="stack">
+      <ViewHeading>{headingOf(status)}</ViewHeading>
+      <p>
+        {status.soldOut || status.phase === 'sold_out'
+          ? `${texts.soldOut.text} ${texts.soldOut.mayReturn}`
+          : status.phase === 'paused'
+            ? texts.waiting.paused
+            : status.phase === 'pre_queue'
+              ? texts.event.preQueue
+              : texts.event.joinHelp}
+      </p>
+      <LineLength status={status} />
+      <JoinButton buyer={buyer} state={state} enabled />
+      <LookButton buyer={buyer} />
+      <p class="muted small">{texts.event.cookies}</p>
+    </div>
+  );
+}
+
+function headingOf(status: StatusObject): string {
+  return status.soldOut ? texts.phases.sold_out : texts.phases[status.phase];
+}
+
+function LineLength({ status }: { status: StatusObject }) {
+  const waiting = status.last.reduce(
+    (sum, last, i) => sum + Math.max(0, last - (status.frontier[i] ?? 0)),
+    0,
+  );
+  if (waiting === 0) return null;
+  return <p class="muted num">{`${texts.waiting.ahead}: ${count(waiting)}`}</p>;
+}
+
+function JoinButton({ buyer, state, enabled }: { buyer: Buyer; state: BuyerState; enabled: boolean }) {
+  const busy = state.busy === 'join';
+  return (
+    <button
+      type="button"
+      class="button primary wide"
+      aria-disabled={!enabled || busy}
+      onClick={() => enabled && !busy && void join(buyer)}
+    >
+      {busy ? texts.event.joining : texts.event.join}
+    </button>
+  );
+}
+
+export function LookButton({ buyer }: { buyer: Buyer }) {
+  return (
+    <button type="button" class="button wide" onClick={() => buyer.store.set({ looking: true })}>
+      {texts.event.look}
+    </button>
+  );
+}
+
+function Countdown({ ms }: { ms: number }) {
+  const days = Math.floor(ms / 86_400_000);
+  const [locale] = useState(
+    () => new Intl.NumberFormat(undefined, { style: 'unit', unit: 'day', unitDisplay: 'long' }),
+  );
+  return (
+    <>
+      {days > 0 && <span>{locale.format(days)} </span>}
+      {clockFace(days > 0 ? ms % 86_400_000 : ms)}
+    </>
+  );
+}
+
+export function PriceTable({ event }: { event: EventObject }) {
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">{texts.event.category}</th>
+          <th scope="col" class="amount">
+            {texts.event.price}
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {event.prices.map((one) => (
+          <tr key={one.category}>
+            <td>
+              <Swatch color={one.color} /> {one.category}
+            </td>
+            <td class="amount">
+              {money(one.price, event.currency)}
+              {one.fee > 0 && (
+                <div class="muted small">{texts.event.fee(money(one.fee, event.currency))}</div>
+              )}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Set through the CSSOM: the pages' policy forbids style attributes in markup, not this. */
+export function Swatch({ color }: { color: string }) {
+  return (
+    <span
+      class="swatch"
+      aria-hidden="true"
+      ref={(node) => {
+        node?.style.setProperty('background-color', color);
+      }}
+    />
+  );
+}

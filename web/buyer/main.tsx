@@ -1,0 +1,7 @@
+import { render } from 'preact';
+import { App } from './app.tsx';
+import { createBuyer } from './session.ts';
+
+/** `/events/{event}` */
+const eventId = decodeURIComponent(location.pathname.split('/')[2] ?? '');
+render(<App buyer={createBuyer(eventId)} />, document.getElementById('app')!);

@@ -1,0 +1,179 @@
+import type {
+  EventObject,
+  HoldAnswer,
+  OrderAnswer,
+  Problem,
+  SeatInfo,
+  StatusObject,
+} from '../../src/http/api-types.ts';
+import { serverClock } from '../shared/clock.ts';
+import {
+  type Attempts,
+  createAttempts,
+  createKeep,
+  type Keep,
+  newKey,
+  storageArea,
+} from '../shared/storage.ts';
+import { createStore, type Store } from '../shared/store.ts';
+import type { Place } from './line.ts';
+
+export type Act = 'join' | 'hold' | 'release' | 'order' | 'pay' | 'close';
+
+export interface Pass {
+  pass: string;
+  /** Epoch ms, server's clock. */
+  expiresAt: number;
+}
+
+/** What a buyer wants held: named seats or the best available. */
+export type Wish =
+  | { seats: { seat: number }[] }
+  | { best: { quantity: number; category?: string; section?: string } };
+
+/** A refused hold, explained in place. */
+export type Refusal =
+  | { kind: 'taken'; seats: number[]; nearest: number[]; best: boolean }
+  | { kind: 'hold_exists'; hold: string; wish: Wish };
+
+export interface BuyerState {
+  load: 'loading' | 'ready' | 'not_found';
+  event: EventObject | null;
+  status: StatusObject | null;
+  place: Place | null;
+  pass: Pass | null;
+  hold: HoldAnswer | null;
+  order: OrderAnswer | null;
+  /** An order of this browser that is bought already: linked, never in the way of another purchase. */
+  bought: { order: string; secret: string | null } | null;
+  sessionOver: boolean;
+  /** Looks at the map without a pass. */
+  looking: boolean;
+  /** Exchanges the seats of a live hold. */
+  changing: boolean;
+  busy: Act | null;
+  /** Failed tries of the act under way: above 0 the page says that it keeps trying. */
+  trouble: number;
+  /** The last look at the status failed. */
+  stale: boolean;
+  /** Called, but passes leave a few a second. */
+  atTheDoor: boolean;
+  problem: Problem | null;
+  refusal: Refusal | null;
+  notice: 'released' | 'hold_gone' | 'order_cancelled' | 'swapped' | 'not_as_asked' | null;
+  /** How the payment stands, beyond what the order says. */
+  payment: 'idle' | 'asking' | 'action' | 'declined' | 'under_way' | 'done';
+  decline: string | null;
+  actionUrl: string | null;
+}
+
+/** What all acts of the buyer's page share. */
+export interface Buyer {
+  eventId: string;
+  store: Store<BuyerState>;
+  keep: Keep;
+  attempts: Attempts;
+  trouble: (tries: number) => void;
+}
+
+export function createBuyer(eventId: string): Buyer {
+  const store = createStore<BuyerState>({
+    load: 'loading',
+    event: null,
+    status: null,
+    place: null,
+    pass: null,
+    hold: null,
+    order: null,
+    bought: null,
+    sessionOver: false,
+    looking: false,
+    changing: false,
+    busy: null,
+    trouble: 0,
+    stale: false,
+    atTheDoor: false,
+    problem: null,
+    refusal: null,
+    notice: null,
+    payment: 'idle',
+    decline: null,
+    actionUrl: null,
+  });
+  return {
+    eventId,
+    store,
+    keep: createKeep(eventId, storageArea('local')),
+    attempts: createAttempts(storageArea('session'), newKey),
+    trouble: (tries) => store.set({ trouble: tries }),
+  };
+}
+
+export type View =
+  | 'loading'
+  | 'not_found'
+  | 'cancelled'
+  | 'pay'
+  | 'basket'
+  | 'choose'
+  | 'look'
+  | 'session_over'
+  | 'waiting'
+  | 'event';
+
+/** One place decides what is shown. What a buyer already has goes before what the sale's phase says. */
+export function viewOf(state: BuyerState): View {
+  if (state.load !== 'ready' || !state.event || !state.status)
+    return state.load === 'not_found' ? 'not_found' : 'loading';
+  if (state.status.phase === 'cancelled') return 'cancelled';
+  if (state.order) return 'pay';
+  if (state.hold) return state.changing && state.pass ? 'choose' : 'basket';
+  if (state.sessionOver) return 'session_over';
+  if (state.pass) return 'choose';
+  if (state.looking) return 'look';
+  if (state.place && state.status.phase !== 'closed') return 'waiting';
+  return 'event';
+}
+
+/** Puts a hold into the page and the browser's memory, or takes it out. */
+export function setHold(buyer: Buyer, hold: HoldAnswer | null): void {
+  if (hold) buyer.keep.write('hold', { hold: hold.hold, receipt: hold.receipt });
+  else buyer.keep.drop('hold');
+  buyer.store.set({ hold, changing: false });
+}
+
+export function setOrder(buyer: Buyer, order: OrderAnswer | null): void {
+  if (!order) {
+    buyer.keep.drop('order');
+    buyer.store.set({ order: null });
+    return;
+  }
+  const kept = buyer.keep.read<{ order: string; secret: string | null }>('order');
+  const secret = order.secret ?? (kept?.order === order.order ? kept.secret : null);
+  if (secret !== kept?.secret || kept?.order !== order.order)
+    buyer.keep.write('order', { order: order.order, secret });
+  buyer.store.set({ order });
+}
+
+/** Where the tickets of an order are; the secret stands behind the # and so never reaches a server's log. */
+export function orderUrl(buyer: Buyer, order: string): string {
+  const kept = buyer.keep.read<{ order: string; secret: string | null }>('order');
+  const secret = kept?.order === order ? kept.secret : null;
+  return `/orders/${encodeURIComponent(order)}${secret ? `#${secret}` : ''}`;
+}
+
+export function isBought(order: Pick<OrderAnswer, 'state'>): boolean {
+  return order.state === 'confirmed' || order.state === 'paid';
+}
+
+export function isEnded(order: Pick<OrderAnswer, 'state'>): boolean {
+  return order.state === 'closed' || order.state === 'cancelled' || order.state === 'voiding';
+}
+
+export function passLeftMs(pass: Pass | null): number {
+  return pass ? pass.expiresAt - serverClock.now() : 0;
+}
+
+export function totalOf(seats: Pick<SeatInfo, 'price' | 'fee'>[], orderFee: number): number {
+  return seats.reduce((sum, seat) => sum + seat.price + seat.fee, orderFee);
+}

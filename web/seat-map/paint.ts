@@ -1,0 +1,316 @@
+import type { PlanDecoration } from '../../src/core/seat-map.ts';
+import type { Drawing, DrawnSection } from './drawing.ts';
+import { isFree } from './feed.ts';
+import type { Look, Palette, Sprites } from './sprites.ts';
+import { type Size, toScreen, type Viewport } from './viewport.ts';
+
+/** Everything that one picture of the house depends on. */
+export interface Scene {
+  drawing: Drawing;
+  view: Viewport;
+  size: Size;
+  ratio: number;
+  palette: Palette;
+  sprites: Sprites;
+  /** Free seats per section id; null while not known. */
+  counts: Record<string, number> | null;
+  /** The section whose seats are drawn. */
+  active: DrawnSection | null;
+  bits: Uint8Array | null;
+  /** Seats of the buyer's own hold: free to himself. */
+  mine: ReadonlySet<number>;
+  selected: ReadonlySet<number>;
+  onlyCategory: number | null;
+  leftText: (left: number) => string;
+}
+
+export interface Pointing {
+  hoverSection: DrawnSection | null;
+  hoverPlace: number;
+  /** Keyboard's place: in the active section a seat, else a section. */
+  cursorSection: DrawnSection | null;
+  cursorPlace: number;
+  focused: boolean;
+}
+
+/** CSS pixels between neighbours from which on single seats are drawn. */
+export const seatPitchMin = 7;
+
+export function showsSeats(section: DrawnSection | null, view: Viewport): section is DrawnSection {
+  return section !== null && section.kind === 'seated' && section.pitch * view.scale >= seatPitchMin;
+}
+
+/** Base layer: decorations, sections, the active section's seats. Redrawn when the view or the data changes. */
+export function paintBase(ctx: CanvasRenderingContext2D, scene: Scene): void {
+  const { size, ratio, palette, drawing, view } = scene;
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.fillStyle = palette.ground;
+  ctx.fillRect(0, 0, size.width, size.height);
+  for (const decoration of drawing.decorations) paintDecoration(ctx, scene, decoration);
+  for (const section of drawing.sections) {
+    if (!inView(section, scene)) continue;
+    if (section === scene.active && showsSeats(section, view)) {
+      paintOpenSection(ctx, scene, section);
+      paintSeats(ctx, scene, section);
+    } else paintClosedSection(ctx, scene, section);
+  }
+}
+
+function inView(section: DrawnSection, { view, size }: Scene): boolean {
+  const [left, top] = toScreen(view, section.box.left, section.box.top);
+  const [right, bottom] = toScreen(view, section.box.right, section.box.bottom);
+  return right >= 0 && bottom >= 0 && left <= size.width && top <= size.height;
+}
+
+function tracePath(ctx: CanvasRenderingContext2D, points: readonly [number, number][], view: Viewport): void {
+  ctx.beginPath();
+  points.forEach(([x, y], i) => {
+    const [px, py] = toScreen(view, x, y);
+    if (i === 0) ctx.moveTo(px, py);
+    else ctx.lineTo(px, py);
+  });
+  ctx.closePath();
+}
+
+function paintOpenSection(
+  ctx: CanvasRenderingContext2D,
+  { palette, view }: Scene,
+  section: DrawnSection,
+): void {
+  tracePath(ctx, section.outline, view);
+  ctx.fillStyle = palette.surface;
+  ctx.fill();
+  ctx.lineWidth = 1.5;
+  ctx.strokeStyle = palette.line;
+  ctx.stroke();
+}
+
+/** A section seen from afar: the fuller the colour the more is left; nothing left is hatched. */
+function paintClosedSection(ctx: CanvasRenderingContext2D, scene: Scene, section: DrawnSection): void {
+  const { palette, view, drawing, counts, onlyCategory } = scene;
+  const left = counts?.[section.id] ?? null;
+  const dim = onlyCategory !== null && !section.category.includes(onlyCategory);
+  const color = drawing.categories[onlyCategory ?? section.mainCategory]?.color ?? palette.taken;
+  tracePath(ctx, section.outline, view);
+  ctx.fillStyle = palette.surface;
+  ctx.fill();
+  if (left !== 0) {
+    const share = left === null ? 0.5 : left / Math.max(1, section.seatNos.length);
+    ctx.globalAlpha = dim ? 0.08 : 0.22 + 0.5 * Math.sqrt(share);
+    ctx.fillStyle = color;
+    ctx.fill();
+    ctx.globalAlpha = 1;
+  } else hatch(ctx, scene, section);
+  ctx.lineWidth = 1;
+  ctx.strokeStyle = left === 0 || dim ? palette.line : color;
+  tracePath(ctx, section.outline, view);
+  ctx.stroke();
+  paintLabel(ctx, scene, section, left);
+}
+
+function hatch(ctx: CanvasRenderingContext2D, { palette, view }: Scene, section: DrawnSection): void {
+  const [left, top] = toScreen(view, section.box.left, section.box.top);
+  const [right, bottom] = toScreen(view, section.box.right, section.box.bottom);
+  ctx.save();
+  ctx.clip();
+  ctx.strokeStyle = palette.line;
+  ctx.lineWidth = 1;
+  ctx.beginPath();
+  const height = bottom - top;
+  for (let x = left - height; x < right; x += 7) {
+    ctx.moveTo(x, bottom);
+    ctx.lineTo(x + height, top);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+function paintLabel(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  section: DrawnSection,
+  left: number | null,
+): void {
+  const { view, palette } = scene;
+  const width = (section.box.right - section.box.left) * view.scale;
+  const height = (section.box.bottom - section.box.top) * view.scale;
+  const fontSize = Math.min(15, Math.max(10, Math.min(width / 4, height / 2.5)));
+  ctx.font = `600 ${fontSize}px system-ui, sans-serif`;
+  if (height < 11 || ctx.measureText(section.name).width > width) return;
+  const [x, y] = toScreen(view, section.center[0], section.center[1]);
+  const second = left !== null && height > fontSize * 3.2 ? scene.leftText(left) : null;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
+  ctx.lineJoin = 'round';
+  ctx.strokeStyle = palette.surface;
+  ctx.lineWidth = 3;
+  ctx.fillStyle = palette.ink;
+  const write = (text: string, at: number) => {
+    ctx.strokeText(text, x, at);
+    ctx.fillText(text, x, at);
+  };
+  if (!second) return write(section.name, y);
+  write(section.name, y - fontSize * 0.6);
+  ctx.font = `${fontSize * 0.85}px system-ui, sans-serif`;
+  if (ctx.measureText(second).width <= width) write(second, y + fontSize * 0.6);
+}
+
+/** The diameter of a seat on screen. */
+export function seatSize(section: DrawnSection, view: Viewport): number {
+  return Math.min(34, Math.max(4, section.pitch * view.scale * 0.86));
+}
+
+function paintSeats(ctx: CanvasRenderingContext2D, scene: Scene, section: DrawnSection): void {
+  const { view, size, drawing, sprites, bits, mine, onlyCategory, palette } = scene;
+  const diameter = seatSize(section, view);
+  const half = diameter / 2;
+  for (let i = 0; i < section.x.length; i++) {
+    const x = (section.x[i]! - view.x) * view.scale;
+    const y = (section.y[i]! - view.y) * view.scale;
+    if (x < -half || y < -half || x > size.width + half || y > size.height + half) continue;
+    const free = mine.has(section.seatNos[i]!) ? true : isFree(bits, i);
+    const off = onlyCategory !== null && section.category[i] !== onlyCategory;
+    const look: Look = free === null ? 'unknown' : !free ? 'taken' : off ? 'dim' : 'free';
+    const color = drawing.categories[section.category[i]!]?.color ?? palette.ink2;
+    ctx.drawImage(sprites(look, color, section.flags[i]!, diameter), x - half, y - half, diameter, diameter);
+  }
+  if (diameter >= 16) paintRowLabels(ctx, scene, section, diameter);
+}
+
+function paintRowLabels(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  section: DrawnSection,
+  diameter: number,
+): void {
+  const { view, palette } = scene;
+  ctx.font = `600 ${Math.min(13, diameter * 0.55)}px system-ui, sans-serif`;
+  ctx.fillStyle = palette.ink2;
+  ctx.textBaseline = 'middle';
+  ctx.textAlign = 'center';
+  for (const row of section.rows) {
+    const last = row.first + row.count - 1;
+    for (const [at, beside] of [
+      [row.first, row.first + 1],
+      [last, last - 1],
+    ] as const) {
+      const next = row.count > 1 ? beside : at;
+      let dx = section.x[at]! - section.x[next]!;
+      let dy = section.y[at]! - section.y[next]!;
+      const length = Math.hypot(dx, dy);
+      [dx, dy] = length > 0 ? [dx / length, dy / length] : [at === last ? 1 : -1, 0];
+      const [x, y] = toScreen(view, section.x[at]!, section.y[at]!);
+      ctx.fillText(row.label, x + dx * diameter * 1.15, y + dy * diameter * 1.15);
+    }
+  }
+}
+
+function paintDecoration(ctx: CanvasRenderingContext2D, scene: Scene, decoration: PlanDecoration): void {
+  const { view, palette } = scene;
+  const { shape } = decoration;
+  ctx.fillStyle = decoration.color || palette.line;
+  ctx.strokeStyle = decoration.borderColor || palette.line;
+  ctx.lineWidth = 1;
+  ctx.globalAlpha = palette.dark ? 0.35 : 0.8;
+  let middle: [number, number] | null = null;
+  if (shape.kind === 'polygon') {
+    tracePath(ctx, shape.points, view);
+    ctx.fill();
+    ctx.stroke();
+    const n = Math.max(1, shape.points.length);
+    middle = [shape.points.reduce((a, p) => a + p[0], 0) / n, shape.points.reduce((a, p) => a + p[1], 0) / n];
+  } else if (shape.kind === 'ellipse') {
+    const [x, y] = toScreen(view, shape.cx, shape.cy);
+    ctx.beginPath();
+    ctx.ellipse(
+      x,
+      y,
+      shape.rx * view.scale,
+      shape.ry * view.scale,
+      (shape.rotation * Math.PI) / 180,
+      0,
+      Math.PI * 2,
+    );
+    ctx.fill();
+    ctx.stroke();
+    middle = [shape.cx, shape.cy];
+  }
+  ctx.globalAlpha = 1;
+  const text = shape.kind === 'text' ? shape.text : decoration.label;
+  const at = shape.kind === 'text' ? ([shape.x, shape.y] as const) : middle;
+  if (!text || !at) return;
+  const fontSize = Math.min(22, shape.kind === 'text' ? shape.size * view.scale : 14);
+  if (fontSize < 7) return;
+  const [x, y] = toScreen(view, at[0], at[1]);
+  ctx.font = `600 ${fontSize}px system-ui, sans-serif`;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
+  ctx.lineWidth = 3;
+  ctx.strokeStyle = palette.ground;
+  ctx.strokeText(text, x, y);
+  ctx.fillStyle = palette.ink2;
+  ctx.fillText(text, x, y);
+}
+
+/** Live layer: selection, hover and the keyboard's place. Cheap, so that moving the pointer never redraws the house. */
+export function paintLive(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
+  const { size, ratio, palette, view, drawing, selected, sprites } = scene;
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.clearRect(0, 0, size.width, size.height);
+  const { hoverSection, cursorSection, focused } = pointing;
+  const detail = showsSeats(scene.active, view);
+  if (hoverSection && !(detail && hoverSection === scene.active)) {
+    tracePath(ctx, hoverSection.outline, view);
+    ctx.lineWidth = 2.5;
+    ctx.strokeStyle = palette.ink;
+    ctx.stroke();
+  }
+  for (const seat of selected) {
+    const section = drawing.sections[drawing.sectionOf[seat] ?? -1];
+    if (!section || section.kind !== 'seated') continue;
+    const place = drawing.placeOf[seat]!;
+    const [x, y] = toScreen(view, section.x[place]!, section.y[place]!);
+    const diameter = Math.max(10, seatSize(section, view) * 1.12);
+    ctx.drawImage(
+      sprites('selected', palette.ink, section.flags[place]!, diameter),
+      x - diameter / 2,
+      y - diameter / 2,
+      diameter,
+      diameter,
+    );
+  }
+  if (detail && pointing.hoverPlace >= 0) ring(ctx, scene, scene.active!, pointing.hoverPlace, palette.ink);
+  if (!focused || !cursorSection) return;
+  if (detail && pointing.cursorPlace >= 0 && cursorSection === scene.active) {
+    ring(ctx, scene, cursorSection, pointing.cursorPlace, palette.focus);
+  } else {
+    tracePath(ctx, cursorSection.outline, view);
+    ctx.lineWidth = 6;
+    ctx.strokeStyle = palette.surface;
+    ctx.stroke();
+    ctx.lineWidth = 3;
+    ctx.strokeStyle = palette.focus;
+    ctx.stroke();
+  }
+}
+
+function ring(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  section: DrawnSection,
+  place: number,
+  color: string,
+): void {
+  const [x, y] = toScreen(scene.view, section.x[place]!, section.y[place]!);
+  const radius = seatSize(section, scene.view) / 2 + 3;
+  for (const [width, stroke] of [
+    [5, scene.palette.surface],
+    [2.5, color],
+  ] as const) {
+    ctx.beginPath();
+    ctx.arc(x, y, radius, 0, Math.PI * 2);
+    ctx.lineWidth = width;
+    ctx.strokeStyle = stroke;
+    ctx.stroke();
+  }
+}

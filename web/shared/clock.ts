@@ -1,0 +1,55 @@
+import { useEffect, useState } from 'preact/hooks';
+
+/**
+ * The server's time in the browser. The device's clock is never trusted: only its differences are used. A cached object is
+ * older than it says, never newer, so of several samples the greatest offset is the nearest to the truth.
+ */
+const samplesMax = 8;
+
+export interface ServerClock {
+  /** Epoch ms by the server's clock, as well as we know it. */
+  now(): number;
+  /** Takes a server time (epoch ms) that has just arrived. */
+  sample(serverTime: number): void;
+  /** After sleep the device's clock may have been set: old samples say nothing any more. */
+  forget(): void;
+}
+
+export function createServerClock(deviceNow: () => number): ServerClock {
+  let offsets: number[] = [];
+  let offset = 0;
+  return {
+    now: () => deviceNow() + offset,
+    sample(serverTime) {
+      if (!Number.isFinite(serverTime)) return;
+      offsets = [...offsets, serverTime - deviceNow()].slice(-samplesMax);
+      offset = Math.max(...offsets);
+    },
+    forget() {
+      offsets = [];
+    },
+  };
+}
+
+export const serverClock = createServerClock(() => Date.now());
+
+/** Re-renders each second while `running`; answers the server's time. */
+export function useServerNow(running = true): number {
+  const [now, setNow] = useState(() => serverClock.now());
+  useEffect(() => {
+    if (!running) return;
+    const timer = window.setInterval(() => setNow(serverClock.now()), 1000);
+    return () => window.clearInterval(timer);
+  }, [running]);
+  return running ? Math.max(now, 0) : serverClock.now();
+}
+
+export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
+    const timer = window.setTimeout(resolve, ms);
+    signal?.addEventListener('abort', () => {
+      window.clearTimeout(timer);
+      resolve();
+    });
+  });

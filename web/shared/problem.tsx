@@ -1,0 +1,17 @@
+import type { Problem } from '../../src/http/api-types.ts';
+import { Notice } from './shell.tsx';
+import { texts } from './texts/texts.ts';
+
+/** A refusal in words: our own sentence for the code where we have one, else what the API said. */
+export function problemText(problem: Problem): string {
+  return texts.problems.byCode[problem.code] ?? (problem.detail || texts.problems.unexpected);
+}
+
+/** The one view of an error. */
+export function ProblemView(props: { problem: Problem; onClose?: () => void }) {
+  return (
+    <Notice tone="bad" title={texts.problems.title} onClose={props.onClose}>
+      <p>{problemText(props.problem)}</p>
+    </Notice>
+  );
+}

@@ -1,0 +1,62 @@
+import { plural } from './format.ts';
+
+export const orderTexts = {
+  title: 'Your order',
+  for: (event: string) => `Your order for ${event}`,
+  number: 'Order',
+  buyer: 'Buyer',
+  amount: 'Amount',
+  card: 'Card',
+  cardEnding: (brand: string, last4: string) => `${brand} ending in ${last4}`,
+  seats: 'Seats',
+  tickets: 'Your tickets',
+  ticketCount: (n: number) => plural(n, { one: '# ticket', other: '# tickets' }),
+  print: 'Print or save as PDF',
+  qrLabel: (where: string) => `Ticket code for ${where}`,
+  code: 'Code as text',
+  keep: 'Keep the link to this page: whoever has it can see the tickets. Each code lets one person in, once.',
+  copy: 'Copy the link',
+  copied: 'The link was copied.',
+  ticketsSoon: 'Your tickets are being made. They appear here in a moment.',
+  paidTitle: 'Paid. The seats are yours.',
+  confirmedTitle: 'The seats are yours.',
+  confirmed:
+    'The money is being taken from your card just now. Your tickets appear here in a moment; you need not do anything.',
+  reservedTitle: 'Not paid yet',
+  reserved: (until: string) => `The seats are reserved for you until ${until}. Nothing was charged.`,
+  toPayment: 'Go to the payment',
+  checkingTitle: 'We are asking your bank',
+  checking:
+    'Nobody has told us yet whether the payment went through. Your seats stay reserved and you will not be charged twice. This page moves on by itself.',
+  actionTitle: 'Your bank wants a confirmation',
+  action: 'Please confirm the payment on your bank’s page. Nothing was charged yet.',
+  toBank: 'Go to the bank’s page',
+  authorisedTitle: 'The bank has agreed',
+  authorised: 'We are putting the seats in your name. Nothing was charged yet.',
+  declinedTitle: 'The payment did not go through',
+  voidingTitle: 'The seats could not be given to you',
+  voiding:
+    'Nothing was charged. The reservation on your card is being lifted; some banks show it for a few days.',
+  closedTitle: 'This order has ended',
+  cancelledTitle: 'This order is cancelled',
+  cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
+  ends: {
+    not_paid_in_time: 'It was not paid in time, and the seats went back on sale. Nothing was charged.',
+    closed_by_buyer: 'You cancelled it, and the seats were given back. Nothing was charged.',
+    seats_lost:
+      'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
+    limit:
+      'The purchase limit for this event was reached. Nothing was charged; a reservation on your card lapses by itself.',
+    event_cancelled: 'The event was cancelled.',
+    capture_refused:
+      'Your bank first agreed and then refused to pay. The seats were freed. Nothing was charged.',
+    payment_mismatch:
+      'The payment did not match the order. Nothing was taken; a reservation on your card lapses by itself.',
+  } as Record<string, string>,
+  endedOtherwise: 'Nothing was charged.',
+  chooseAgain: 'Choose seats again',
+  notFoundTitle: 'This order cannot be shown here',
+  notFound:
+    'Open it in the browser in which you bought, or with the full link from your confirmation, including the part after the #.',
+  failed: 'We cannot reach the sale just now and keep trying. Your order is safe.',
+};

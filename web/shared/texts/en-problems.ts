@@ -1,0 +1,36 @@
+/** What a person can do, by the API's code. Codes that are not listed show the sentence that the API sent. */
+export const problemTexts = {
+  title: 'That did not work',
+  unexpected: 'Something went wrong on our side. Nothing was charged. Try again in a moment.',
+  retry: 'Try again',
+  byCode: {
+    cookie_required:
+      'This browser did not keep our cookie. Allow cookies for this page and try again; without them we cannot keep your place.',
+    not_open: 'The sale is not open just now. Your place is kept.',
+    paused: 'The sale is paused for the moment. Your place is kept. Nothing was charged.',
+    sold_out: 'Everything is sold. Nothing was charged.',
+    sale_closed: 'The sale has ended. Nothing was charged.',
+    event_cancelled: 'The event was cancelled. Nothing was charged.',
+    ticket_refused:
+      'Your number is not valid in this browser any more. Join the line again. Nothing was charged.',
+    pass_refused:
+      'Your turn could not be confirmed in this browser. Join the line again. Nothing was charged.',
+    pass_expired:
+      'Your time for choosing seats is over. Nothing was charged. Seats that you hold can still be paid.',
+    hold_gone: 'The time for these seats is over and they went back on sale. Nothing was charged.',
+    unknown_hold: 'These seats are not held in this browser any more. Nothing was charged.',
+    hold_quota: 'You may not hold more seats at once. Choose fewer.',
+    hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',
+    sold_as_unit: 'This box is sold only as a whole. Choose all of its seats.',
+    unknown_seat: 'One of these seats is not on sale. Choose others.',
+    order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',
+    account_limit:
+      'No more tickets for this event can be bought with this e-mail address. Nothing was charged.',
+    order_ended: 'This order has ended. Nothing was charged. You can choose seats again.',
+    order_bought: 'This order is already paid.',
+    unknown_order: 'This order is not known in this browser.',
+    busy: 'Very many people are buying at the moment. Try again in a moment; your place is kept.',
+    too_many_requests: 'That was too often. Wait a moment and try again.',
+    unavailable: 'This is not possible just now. Nothing was charged. Try again in a moment.',
+  } as Record<string, string>,
+};
