@@ -12,6 +12,7 @@ import type {
 import { planLimits, seatAttributes } from '../core/seat-map.ts';
 import { categoryColor } from './colors.ts';
 import { type Findings, quoted } from './findings.ts';
+import { lineOfJsonFault } from './json-fault.ts';
 import { createJsonReader, type JsonObject, type JsonReader, structureIsFine } from './json-reader.ts';
 import { createSectionIds, labelIsFine } from './labels.ts';
 import { type GaArea, readArea } from './pretix-areas.ts';
@@ -71,11 +72,12 @@ export function readPretix(text: string, findings: Findings, name?: string): Sea
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
-  } catch (error) {
+  } catch {
+    const line = lineOfJsonFault(text);
     findings.refuse(
       'broken_json',
-      `The file is not valid JSON: ${jsonComplaint(error)}.`,
-      placeOfJsonError(error, text),
+      `The file is not valid JSON from line ${line} on; look at the commas, quotes and brackets there.`,
+      `line ${line}`,
     );
     return null;
   }
@@ -109,17 +111,6 @@ export function readPretix(text: string, findings: Findings, name?: string): Sea
     ...(extras ? { extras } : {}),
   };
   return sized(plan, top, reader, findings);
-}
-
-function jsonComplaint(error: unknown): string {
-  const message = error instanceof Error ? error.message : '';
-  return message.replace(/[\p{Cc}\p{Surrogate}]/gu, ' ').slice(0, 120);
-}
-
-function placeOfJsonError(error: unknown, text: string): string {
-  const position = /position (\d+)/.exec(error instanceof Error ? error.message : '')?.[1];
-  const end = position === undefined ? text.length : Number(position);
-  return `line ${text.slice(0, end).split('\n').length}`;
 }
 
 function readCategories(top: JsonObject, reader: JsonReader, findings: Findings): Category[] {
