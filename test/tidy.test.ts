@@ -37,7 +37,7 @@ function readTree(folder = ''): SourceFile[] {
 
 const tree = readTree();
 const file = (name: string, text: string): SourceFile => ({ path: name, text });
-const spec = '# Promises\n\n- **S1** one\n- **D1** later. Not built yet.\n| P2 | two |\n';
+const spec = '# Promises\n\n- **S901** one\n- **D901** later. Not built yet.\n| P902 | two |\n';
 
 /** Each rule with trees that it has to find fault with, each for one reason, and ones that it has to leave alone. */
 const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: SourceFile[][] }[] = [
@@ -198,9 +198,12 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
     says: 'every promise of docs/SPEC.md stands in the title of a test',
     rule: promiseRule,
     catches: [
-      [file('docs/SPEC.md', spec), file('test/unit/x.test.ts', `test('S1: one', f)`)],
-      [file('docs/SPEC.md', spec), file('test/unit/x.test.ts', `test('S11: one', f); test('P2: two', f)`)],
-      [file('docs/SPEC.md', spec), file('test/unit/x.test.ts', `// test('S1: one')\ntest('P2: two', f)`)],
+      [file('docs/SPEC.md', spec), file('test/unit/x.test.ts', `test('S901: one', f)`)],
+      [
+        file('docs/SPEC.md', spec),
+        file('test/unit/x.test.ts', `test('S9011: one', f); test('P902: two', f)`),
+      ],
+      [file('docs/SPEC.md', spec), file('test/unit/x.test.ts', `// test('S901: one')\ntest('P902: two', f)`)],
       [file('docs/SPEC.md', 'nothing')],
     ],
     passes: [

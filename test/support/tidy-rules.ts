@@ -13,7 +13,8 @@ export type Rule = (files: SourceFile[]) => Violation[];
 const linesMax = 600;
 const isCode = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path);
 const isScript = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js)$/.test(file.path);
-const isTest = (file: SourceFile): boolean => file.path.endsWith('.test.ts');
+/** Suites that several test files run count too; what only supports tests does not. */
+const isTest = (file: SourceFile): boolean => /^test\/(?!support\/).*\.ts$/.test(file.path);
 /** A plain .js in src is a script for browsers, which have no clock to be given. */
 const isSource = (file: SourceFile): boolean => /^src\/.*\.tsx?$/.test(file.path);
 
@@ -237,11 +238,12 @@ export function promisesOf(spec: string): string[] {
   return lines.filter((match) => !match[0].includes(notBuiltYet)).map((match) => match[1]!);
 }
 
+/** Of the runner's own functions, and of a suite's own (`clause('S4: …', …)`) when a promise's number begins the title. */
 export function titlesOf(text: string): string[] {
-  const calls = withoutComments(text).matchAll(
-    /\b(?:test|it|describe|suite)\(\s*(['"`])((?:\\.|(?!\1)[\s\S])*)\1/g,
-  );
-  return [...calls].map((match) => match[2]!);
+  const code = withoutComments(text);
+  const own = /\b(?:test|it|describe|suite)\(\s*(['"`])((?:\\.|(?!\1)[\s\S])*)\1/g;
+  const suites = /\b(?!(?:test|it|describe|suite)\()\w+\(\s*(['"`])([SPWD]\d+\b(?:\\.|(?!\1)[^\n])*)\1/g;
+  return [own, suites].flatMap((form) => [...code.matchAll(form)].map((match) => match[2]!));
 }
 
 export const promiseRule: Rule = (files) => {
