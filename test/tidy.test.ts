@@ -207,7 +207,11 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
       [file('docs/SPEC.md', 'nothing')],
     ],
     passes: [
-      [file('docs/SPEC.md', spec), file('test/e2e/x.test.ts', 'it("S1, P2: both", f)')],
+      [file('docs/SPEC.md', spec), file('test/e2e/x.test.ts', 'it("S901, P902: both", f)')],
+      [
+        file('docs/SPEC.md', spec),
+        file('test/contract/x-suite.ts', `clause(\n'S901: one', f); on("P902: two", f)`),
+      ],
       [file('README.md', '')],
     ],
   },
