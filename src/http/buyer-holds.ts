@@ -140,8 +140,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const outcome = await withEpoch(deps, event, (epoch) =>
         arbiter.release({ event: event.eventNo, partition, epoch, hold: id, visitor }),
       );
-      const refused = problemOfRelease(outcome);
-      if (refused) throw refused;
+      if (outcome.kind === 'bound') await abandonBound(deps, event, id);
+      else refuse(problemOfRelease(outcome));
       return reply.code(204).send(null);
     },
   );
@@ -279,6 +279,18 @@ export async function findMine(
   const hold = await deps.arbiter.find(mine.event.eventNo, partition, id);
   if (hold && hold.visitor !== mine.visitor) throw problem('unknown_hold');
   return { ...mine, hold };
+}
+
+function refuse(refused: Error | null): void {
+  if (refused) throw refused;
+}
+
+/** Payment was about to start: if it did, the seats are the order's; if not, no order can come of the hold any more. */
+async function abandonBound({ arbiter, checkout }: HttpDeps, event: EventRecord, id: HoldId): Promise<void> {
+  const hold = await arbiter.find(event.eventNo, partition, id);
+  if (!hold) return;
+  const outcome = await checkout.abandon(hold);
+  if (outcome.kind === 'ordered') throw problem('hold_ordered', { extra: { order: outcome.order.order } });
 }
 
 /** 410, with the order that the hold became if it did. */

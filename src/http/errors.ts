@@ -264,7 +264,7 @@ export function problem(code: ProblemCode, options: ProblemOptions = {}): HttpPr
 export function problemDocument(code: ProblemCode, options: ProblemOptions = {}): Problem {
   const { status, title, advice } = problemCodes[code];
   return {
-    type: `/docs/errors#${code}`,
+    type: `/errors#${code}`,
     title,
     status,
     code,
@@ -351,6 +351,19 @@ export function createErrorHandler(log: Logger) {
   };
 }
 
+/** What the `type` of each problem leads to. */
+export function errorsPage(): string {
+  const rows = Object.entries<Code>(problemCodes).map(
+    ([code, { status, title, advice }]) =>
+      `<tr id="${code}"><td><code>${code}</code></td><td>${status}</td><td>${title}</td><td>${advice}</td></tr>`,
+  );
+  return [
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Error codes</title><h1>Error codes</h1>',
+    '<table><thead><tr><th>Code</th><th>Status</th><th>Title</th><th>What to do</th></tr></thead>',
+    `<tbody>${rows.join('')}</tbody></table></html>`,
+  ].join('');
+}
+
 /** docs/reference/errors.md; a test compares the file with this. */
 export function errorsReference(): string {
   const rows = Object.entries<Code>(problemCodes).map(
@@ -362,7 +375,7 @@ export function errorsReference(): string {
     '',
     'Errors are `application/problem+json` (RFC 9457): `type`, `title`, `status`, `code`, `detail`, where a field is at',
     'fault `field`, where waiting helps `retryAfterMs` and `Retry-After`. `code` is stable; `detail` is a sentence for',
-    'people. Made from the table in `src/http/errors.ts` by `node --import tsx test/support/write-errors-reference.ts`.',
+    'people. Made from the table in `src/http/errors.ts` by `node --import tsx scripts/write-reference.ts`.',
     '',
     '| code | status | title | what to do |',
     '|---|---|---|---|',

@@ -69,14 +69,12 @@ export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 
   }
 }
 
-/** Null: given back, now or before. */
-export function problemOfRelease(outcome: ReleaseOutcome): HttpProblem | null {
+/** Null: given back, now or before. `bound` is for the route, which asks the checkout. */
+export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): HttpProblem | null {
   switch (outcome.kind) {
     case 'released':
     case 'hold_gone':
       return null;
-    case 'bound':
-      return problem('hold_ordered', { extra: { order: outcome.order } });
     case 'stale':
       return problem('busy', { retryAfterMs: 1_000 });
     case 'retry':

@@ -1,12 +1,15 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import fastify, {
+  type FastifyBaseLogger,
+  type FastifyHttpOptions,
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
-  type FastifyServerOptions,
 } from 'fastify';
 import { registerHolds } from './buyer-holds.ts';
 import { registerOrders } from './buyer-orders.ts';
@@ -16,6 +19,7 @@ import type { HttpDeps } from './deps.ts';
 import {
   answerOf,
   createErrorHandler,
+  errorsPage,
   problem,
   problemCodes,
   problemDocument,
@@ -33,10 +37,10 @@ const requestTimeoutMs = 30_000;
 const parameterLengthMax = 200;
 
 export type App = FastifyInstance<
-  import('node:http').Server,
-  import('node:http').IncomingMessage,
-  import('node:http').ServerResponse,
-  import('fastify').FastifyBaseLogger,
+  Server,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
   TypeBoxTypeProvider
 >;
 
@@ -45,7 +49,7 @@ export type RouteGroup = (app: App) => void | Promise<void>;
 
 /** Everything that speaks HTTP, not yet listening. */
 export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Promise<App> {
-  const options: FastifyServerOptions = {
+  const options: FastifyHttpOptions<Server> = {
     bodyLimit,
     requestTimeout: requestTimeoutMs,
     trustProxy: trusted(deps.trustProxy),
@@ -80,7 +84,9 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   return app;
 }
 
-function trusted(proxies: HttpDeps['trustProxy']): false | string[] | ((address: string, hop: number) => boolean) {
+function trusted(
+  proxies: HttpDeps['trustProxy'],
+): false | string[] | ((address: string, hop: number) => boolean) {
   return typeof proxies === 'number' ? (_address, hop) => hop < proxies : proxies;
 }
 
@@ -139,11 +145,19 @@ async function describe(app: App, deps: HttpDeps): Promise<void> {
         { name: 'organiser', description: 'Plans, events, the sale.' },
         { name: 'operations', description: 'For those who run it.' },
       ],
+      components: {
+        securitySchemes: {
+          organiser: { type: 'http', scheme: 'bearer', description: 'From POST /api/organiser/sessions.' },
+        },
+      },
     },
     hideUntagged: true,
   });
   await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
   let text: string | undefined;
+  app.get('/errors', { schema: { hide: true } }, (_request, reply) =>
+    reply.header('content-type', 'text/html; charset=utf-8').send(errorsPage()),
+  );
   app.get('/openapi.json', { schema: { hide: true } }, (_request, reply) => {
     text ??= JSON.stringify(app.swagger());
     return reply.header('content-type', 'application/json; charset=utf-8').send(text);
@@ -152,7 +166,7 @@ async function describe(app: App, deps: HttpDeps): Promise<void> {
 }
 
 /** What node's parser refuses never becomes a request: the answer is written by hand. */
-function answerBrokenRequest(error: Error & { code?: string }, socket: import('node:net').Socket): void {
+function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
