@@ -100,7 +100,7 @@ test('P5: one key with other parameters or for another call is a conflict and do
 
 test('P1: of many concurrent calls with one key one does the work, the others are told to wait', async () => {
   const { object, reference } = await openPayment(sim.provider);
-  await sim.fault('delay', { match: { intent: object }, delayMs: 300, times: 1 });
+  await sim.fault('delay', { match: { intent: object }, delayMs: 2000, times: 1 });
   const authorise = () =>
     sim.provider.authorise({
       key: 'concurrent',

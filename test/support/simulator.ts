@@ -201,7 +201,7 @@ export async function openPayment(
 /** Repeats the same call, same key, as a reconciler does, until it is answered with more than `unknown`. */
 export async function untilKnown<A extends { kind: string }>(
   call: () => Promise<A>,
-  limitMs = 10_000,
+  limitMs = 30_000,
 ): Promise<Exclude<A, { kind: 'unknown' }>> {
   const end = systemClock.monotonic() + limitMs;
   for (;;) {

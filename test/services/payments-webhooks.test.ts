@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, afterEach, before, test } from 'node:test';
+import type { ProviderEvent } from '../../src/payments/provider.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+
+/** A shop's receiver: keeps each delivery whose signature the adapter accepts, in order of arrival. */
+interface Receiver {
+  url: string;
+  deliveries: (ProviderEvent & { object: string | null })[];
+  forged: number;
+  /** Status that deliveries are answered with. */
+  answer: number;
+  stop(): Promise<void>;
+}
+
+async function startReceiver(sim: TestSimulator, answer = 200): Promise<Receiver> {
+  const receiver: Receiver = { url: '', deliveries: [], forged: 0, answer, stop: async () => undefined };
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', () => {
+      const event = sim.provider.parseWebhook(Buffer.concat(chunks), String(req.headers['stripe-signature']));
+      if (event) receiver.deliveries.push(event);
+      else receiver.forged += 1;
+      res.writeHead(receiver.answer).end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  receiver.stop = async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  return receiver;
+}
+
+async function until(condition: () => boolean, what: string): Promise<void> {
+  const end = systemClock.monotonic() + 30_000;
+  while (!condition()) {
+    assert.ok(systemClock.monotonic() < end, `not within 30 s: ${what}`);
+    await systemClock.sleep(20);
+  }
+}
+
+/** The simulator has read the receiver's 2xx and written it down. */
+async function untilAccepted(event: string): Promise<void> {
+  const end = systemClock.monotonic() + 30_000;
+  for (;;) {
+    const answer = await fetch(`${sim.url}/v1/events/${event}`, {
+      headers: { authorization: `Bearer ${sim.secretKey}` },
+    });
+    if (((await answer.json()) as { pending_webhooks: number }).pending_webhooks === 0) return;
+    assert.ok(systemClock.monotonic() < end, 'not accepted within 30 s');
+    await systemClock.sleep(20);
+  }
+}
+
+let sim: TestSimulator;
+let receiver: Receiver;
+before(async () => {
+  sim = await startTestSimulator();
+  receiver = await startReceiver(sim);
+  await sim.webhooksTo(receiver.url);
+});
+after(async () => {
+  await receiver.stop();
+  await sim.stop();
+});
+afterEach(() => sim.clearFaults());
+
+const authorise = (object: string, key: string, card = 'pm_card_visa') =>
+  sim.provider.authorise({
+    key,
+    object,
+    instrument: { paymentMethod: card },
+    returnUrl: 'http://shop.test/',
+  });
+const typesOf = (object: string) =>
+  receiver.deliveries.filter((event) => event.object === object).map((event) => event.type);
+const untilTypes = (object: string, ...types: string[]) =>
+  until(() => types.every((type) => typesOf(object).includes(type)), types.join(', '));
+
+test('P6: each step of a purchase is told by a signed webhook about its payment', async () => {
+  const { object } = await openPayment(sim.provider);
+  await authorise(object, 'w1', 'pm_card_chargeDeclined');
+  await untilTypes(object, 'payment_intent.created', 'payment_intent.payment_failed', 'charge.failed');
+  await authorise(object, 'w2', 'pm_card_threeDSecure2Required');
+  await untilTypes(object, 'payment_intent.requires_action');
+  await authorise(object, 'w3');
+  await untilTypes(object, 'payment_intent.amount_capturable_updated', 'charge.succeeded');
+  await sim.provider.capture({ key: 'w4', object, amount: 5000 });
+  await untilTypes(object, 'payment_intent.succeeded', 'charge.captured');
+  await sim.provider.refund({ key: 'w5', object, amount: 1000, reference: 'r' });
+  await untilTypes(object, 'charge.refunded', 'refund.created');
+  const other = await openPayment(sim.provider);
+  await sim.provider.void({ key: 'w6', object: other.object });
+  await untilTypes(other.object, 'payment_intent.canceled');
+  assert.equal(receiver.forged, 0);
+});
+
+test('P6: a replayed answer sends no second event', async () => {
+  const { object } = await openPayment(sim.provider);
+  await authorise(object, 'replay');
+  await authorise(object, 'replay');
+  await sim.provider.void({ key: 'replay-void', object });
+  await untilTypes(object, 'payment_intent.canceled');
+  const ids = receiver.deliveries.filter((event) => event.object === object).map((event) => event.id);
+  assert.equal(new Set(ids).size, ids.length);
+  assert.equal(
+    typesOf(object).filter((type) => type === 'payment_intent.amount_capturable_updated').length,
+    1,
+  );
+});
+
+test('P6: a webhook can come before the answer of the call that caused it', async () => {
+  const { object } = await openPayment(sim.provider);
+  await sim.fault('delay', { match: { route: 'confirm', intent: object }, delayMs: 3000, times: 1 });
+  let answered = false;
+  const call = authorise(object, 'hook-first').then(() => {
+    answered = true;
+  });
+  await untilTypes(object, 'payment_intent.amount_capturable_updated');
+  assert.equal(answered, false);
+  await call;
+});
+
+test('P6: webhooks can come several times, with one id', async () => {
+  await sim.fault('webhook_duplicate', { match: { event: 'payment_intent.created' }, copies: 3 });
+  const { object } = await openPayment(sim.provider);
+  await until(() => typesOf(object).length >= 3, 'three deliveries');
+  const events = receiver.deliveries.filter((event) => event.object === object);
+  assert.deepEqual(new Set(events.map((event) => event.id)).size, 1);
+});
+
+test('P6: webhooks can come late and out of order', async () => {
+  await sim.fault('webhook_delay', { match: { event: 'payment_intent.created' }, delayMs: 2000 });
+  const { object } = await openPayment(sim.provider);
+  await authorise(object, 'late');
+  await untilTypes(object, 'payment_intent.amount_capturable_updated', 'payment_intent.created');
+  assert.equal(typesOf(object).at(-1), 'payment_intent.created');
+});
+
+test('P6: webhooks can be held back until they are released', async () => {
+  await sim.fault('webhook_hold', {});
+  const { object } = await openPayment(sim.provider);
+  await authorise(object, 'held');
+  await sim.clearFaults();
+  const next = await openPayment(sim.provider);
+  await untilTypes(next.object, 'payment_intent.created');
+  assert.deepEqual(typesOf(object), []);
+  assert.ok((await sim.releaseWebhooks()) >= 3);
+  await untilTypes(object, 'payment_intent.created', 'payment_intent.amount_capturable_updated');
+});
+
+test('P6: a receiver that answers 500 is asked again, also after the simulator was killed', async () => {
+  receiver.answer = 500;
+  const { object } = await openPayment(sim.provider);
+  await until(() => typesOf(object).length >= 2, 'a second try');
+  await sim.restart();
+  receiver.answer = 200;
+  const seen = typesOf(object).length;
+  await sim.webhooksTo(receiver.url);
+  await until(() => typesOf(object).length > seen, 'a try after the restart');
+  const { id } = receiver.deliveries.find((event) => event.object === object)!;
+  await untilAccepted(id);
+  // Accepted: another restart does not send it again, while a new event comes through.
+  await sim.restart();
+  const accepted = typesOf(object).length;
+  await sim.webhooksTo(receiver.url);
+  const next = await openPayment(sim.provider);
+  await untilTypes(next.object, 'payment_intent.created');
+  assert.equal(typesOf(object).length, accepted);
+});
