@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { announce } from '../shared/live.tsx';
+import { SeatTable } from '../shared/seat-table.tsx';
 import { Confirm, Notice, ViewHeading } from '../shared/shell.tsx';
 import { money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
-import { Clock, SeatTable, useDeadline } from './basket.tsx';
+import { Clock, useDeadline } from './basket.tsx';
 import { closeOrder, recallOrder } from './basket-acts.ts';
 import { payWith, refreshPayment } from './payment-acts.ts';
 import { type CardForm, mountCardForm } from './payment-element.ts';

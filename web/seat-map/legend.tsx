@@ -83,5 +83,5 @@ function Sample(props: { look: Look; color: string; flags?: number }) {
     canvas.height = size;
     paintSeat(ctx, size, props.look, props.color, props.flags ?? 0, readPalette(canvas));
   }, [props.look, props.color, props.flags]);
-  return <canvas class="sample" ref={ref} aria-hidden="true" />;
+  return <canvas class="sample" ref={ref} />;
 }

@@ -119,13 +119,14 @@ export function MapView(props: {
       <div
         class="map-stage"
         ref={host}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application is operated by its own keys, as its description says.
         tabIndex={0}
         role="application"
         aria-label={words.label}
         aria-describedby="map-help"
       >
-        <canvas ref={base} aria-hidden="true" />
-        <canvas ref={live} aria-hidden="true" />
+        <canvas ref={base} />
+        <canvas ref={live} />
         {hover && <Tip {...hover} />}
       </div>
       <p id="map-help" class="muted small">

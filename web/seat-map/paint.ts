@@ -149,7 +149,10 @@ function paintLabel(
     ctx.strokeText(text, x, at);
     ctx.fillText(text, x, at);
   };
-  if (!second) return write(section.name, y);
+  if (!second) {
+    write(section.name, y);
+    return;
+  }
   write(section.name, y - fontSize * 0.6);
   ctx.font = `${fontSize * 0.85}px system-ui, sans-serif`;
   if (ctx.measureText(second).width <= width) write(second, y + fontSize * 0.6);
@@ -267,7 +270,7 @@ export function paintLive(ctx: CanvasRenderingContext2D, scene: Scene, pointing:
   }
   for (const seat of selected) {
     const section = drawing.sections[drawing.sectionOf[seat] ?? -1];
-    if (!section || section.kind !== 'seated') continue;
+    if (section?.kind !== 'seated') continue;
     const place = drawing.placeOf[seat]!;
     const [x, y] = toScreen(view, section.x[place]!, section.y[place]!);
     const diameter = Math.max(10, seatSize(section, view) * 1.12);

@@ -71,7 +71,10 @@ export function paintSeat(
     if (special) ctx.roundRect(middle - radius, middle - radius, radius * 2, radius * 2, radius * 0.35);
     else ctx.arc(middle, middle, radius, 0, Math.PI * 2);
   };
-  if (look === 'taken' || look === 'unknown') return paintTaken(ctx, size, look, palette, outline);
+  if (look === 'taken' || look === 'unknown') {
+    paintTaken(ctx, size, look, palette, outline);
+    return;
+  }
 
   outline();
   ctx.fillStyle = look === 'selected' ? palette.ink : color;
@@ -133,7 +136,10 @@ function paintSign(ctx: CanvasRenderingContext2D, size: number, flags: number, c
     ctx.stroke();
     return;
   }
-  if (flags & flagOf.accessible) return paintWheelchair(ctx, size);
+  if (flags & flagOf.accessible) {
+    paintWheelchair(ctx, size);
+    return;
+  }
   ctx.font = `700 ${size * 0.56}px system-ui, sans-serif`;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';

@@ -251,7 +251,11 @@ export function createStage(
     zoom: (factor, px, py) => zoom(factor, px, py),
     arrow,
     choose,
-    back: () => (scene.active || scene.view.scale > overview().scale * 1.05 ? (showWhole(), true) : false),
+    back: () => {
+      if (!scene.active && scene.view.scale <= overview().scale * 1.05) return false;
+      showWhole();
+      return true;
+    },
     keyZoom: (factor) => zoom(factor, undefined, undefined, true),
     focus: (focused) => {
       pointing.focused = focused;

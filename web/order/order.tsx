@@ -1,0 +1,194 @@
+import { useEffect, useMemo } from 'preact/hooks';
+import type { OrderAnswer } from '../../src/http/api-types.ts';
+import { announce } from '../shared/live.tsx';
+import { SeatTable } from '../shared/seat-table.tsx';
+import { Notice, Shell } from '../shared/shell.tsx';
+import { createStore, useStore } from '../shared/store.ts';
+import { money, timeOfDay } from '../shared/texts/format.ts';
+import { texts } from '../shared/texts/texts.ts';
+import { followOrder, type OrderPageState } from './follow-order.ts';
+import { Tickets } from './tickets.tsx';
+
+const words = texts.order;
+
+/** What became of an order: each state in words, and the tickets once it is paid. */
+export function OrderPage(props: { orderId: string; secret: string | null }) {
+  const store = useMemo(
+    () => createStore<OrderPageState>({ load: 'loading', order: null, tickets: null, trouble: false }),
+    [],
+  );
+  const state = useStore(store);
+  const { order } = state;
+  useEffect(() => {
+    const stop = new AbortController();
+    void followOrder(props.orderId, props.secret, store, stop.signal);
+    return () => stop.abort();
+  }, [props.orderId]);
+  useEffect(() => {
+    if (order) document.title = `${words.for(order.eventName)} · ${texts.brand}`;
+  }, [order?.eventName]);
+
+  return (
+    <Shell>
+      <div class="stack-l">
+        {state.trouble && (
+          <Notice tone="warn">
+            <p>{words.failed}</p>
+          </Notice>
+        )}
+        {state.load === 'loading' && (
+          <section class="card order-skeleton" aria-busy="true">
+            <p class="pulse">{texts.loading}</p>
+          </section>
+        )}
+        {state.load === 'not_found' && (
+          <section class="card stack narrow">
+            <h1>{words.notFoundTitle}</h1>
+            <p>{words.notFound}</p>
+            <p>
+              <a href="/">{texts.events.all}</a>
+            </p>
+          </section>
+        )}
+        {order && state.load === 'ready' && (
+          <>
+            <h1 class="order-title">{words.for(order.eventName)}</h1>
+            <StateCard order={order} />
+            {order.state === 'paid' &&
+              (state.tickets ? (
+                <Tickets tickets={state.tickets} order={order} />
+              ) : (
+                <p class="pulse">{words.ticketsSoon}</p>
+              ))}
+            <Details order={order} />
+          </>
+        )}
+      </div>
+    </Shell>
+  );
+}
+
+interface Said {
+  title: string;
+  text: string[];
+  tone: 'good' | 'warn' | 'bad';
+  link?: { href: string; label: string };
+}
+
+function StateCard({ order }: { order: OrderAnswer }) {
+  const said = sayState(order);
+  useEffect(() => announce(said.title), [said.title]);
+  return (
+    <section class={`card stack state-card ${said.tone}`}>
+      <h2>{said.title}</h2>
+      {said.text.map((sentence) => (
+        <p key={sentence}>{sentence}</p>
+      ))}
+      {said.link && (
+        <p>
+          <a class="button primary" href={said.link.href}>
+            {said.link.label}
+          </a>
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** Every state that an order can be in, in words. */
+function sayState(order: OrderAnswer): Said {
+  const eventPage = `/events/${encodeURIComponent(order.event)}`;
+  const again = { href: eventPage, label: words.chooseAgain };
+  const reason = order.reason ? (words.ends[order.reason] ?? words.endedOtherwise) : words.endedOtherwise;
+  switch (order.state) {
+    case 'reserved':
+      return sayReserved(order, eventPage);
+    case 'authorised':
+      return { title: words.authorisedTitle, text: [words.authorised], tone: 'good' };
+    case 'confirmed':
+      return { title: words.confirmedTitle, text: [words.confirmed], tone: 'good' };
+    case 'paid':
+      return { title: words.paidTitle, text: [words.keep], tone: 'good' };
+    case 'voiding':
+      return { title: words.voidingTitle, text: [words.voiding], tone: 'bad', link: again };
+    case 'closed':
+      return { title: words.closedTitle, text: [reason], tone: 'warn', link: again };
+    case 'cancelled':
+      return order.reason === 'capture_refused'
+        ? { title: words.cancelledTitle, text: [reason], tone: 'bad', link: again }
+        : {
+            title: words.cancelledTitle,
+            text: order.reason ? [reason, words.cancelledMoney] : [words.cancelledMoney],
+            tone: 'warn',
+          };
+  }
+}
+
+function sayReserved(order: OrderAnswer, eventPage: string): Said {
+  const toPayment = { href: eventPage, label: words.toPayment };
+  const { payment } = order;
+  if (payment.state === 'waiting' && payment.action) {
+    return {
+      title: words.actionTitle,
+      text: [words.action],
+      tone: 'warn',
+      link: { href: payment.action.url, label: words.toBank },
+    };
+  }
+  if (payment.state === 'declined') {
+    const why = texts.payment.declines[payment.decline ?? ''] ?? texts.payment.declines.declined!;
+    return {
+      title: words.declinedTitle,
+      text: [why, words.reserved(timeOfDay(order.paymentDeadline))],
+      tone: 'bad',
+      link: toPayment,
+    };
+  }
+  if (payment.state === 'none') {
+    return {
+      title: words.reservedTitle,
+      text: [words.reserved(timeOfDay(order.paymentDeadline))],
+      tone: 'warn',
+      link: toPayment,
+    };
+  }
+  return { title: words.checkingTitle, text: [words.checking], tone: 'good' };
+}
+
+function Details({ order }: { order: OrderAnswer }) {
+  const { instrument } = order.payment;
+  return (
+    <section class="card stack details">
+      <h2>{words.title}</h2>
+      <dl class="facts">
+        <div>
+          <dt>{words.number}</dt>
+          <dd class="order-number">{order.order}</dd>
+        </div>
+        <div>
+          <dt>{words.buyer}</dt>
+          <dd>
+            {order.buyer.name}
+            <div class="muted small">{order.buyer.email}</div>
+          </dd>
+        </div>
+        <div>
+          <dt>{words.amount}</dt>
+          <dd class="num">{money(order.amount, order.currency)}</dd>
+        </div>
+        {instrument && (
+          <div>
+            <dt>{words.card}</dt>
+            <dd>{words.cardEnding(instrument.brand, instrument.last4)}</dd>
+          </div>
+        )}
+      </dl>
+      <SeatTable
+        seats={order.seats}
+        currency={order.currency}
+        orderFee={order.orderFee}
+        total={order.amount}
+      />
+    </section>
+  );
+}
