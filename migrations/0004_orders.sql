@@ -142,7 +142,7 @@ BEGIN
     END IF;
     IF v_hold.hold_id IS NULL OR v_hold.state <> 'live' OR v_hold.epoch <> p_epoch OR v_hold.order_id IS DISTINCT FROM p_order
        OR v_hold.visitor <> p_visitor
-       OR (SELECT array_agg(seat ORDER BY seat) FROM unnest(v_hold.seats) seat) IS DISTINCT FROM v_seats THEN
+       OR v_hold.seats IS DISTINCT FROM v_seats THEN
       RETURN '{"kind":"hold_gone"}';
     END IF;
     v_deadline := least(v_hold.deadline, p_deadline);
@@ -236,8 +236,9 @@ BEGIN
      OR (p_reason = 'not_paid_in_time' AND clock_timestamp() < v_order.payment_deadline) THEN
     RETURN jsonb_build_object('kind', 'under_way', 'order', order_json(v_order));
   END IF;
-  RETURN jsonb_build_object('kind', 'closed', 'seats', order_end(v_order, 'close', 'closed', p_reason, p_end_key),
-                            'order', (SELECT order_json(o) FROM orders o WHERE order_id = p_order));
+  v_seats := order_end(v_order, 'close', 'closed', p_reason, p_end_key);
+  SELECT * INTO v_order FROM orders WHERE order_id = p_order;
+  RETURN jsonb_build_object('kind', 'closed', 'order', order_json(v_order), 'seats', v_seats);
 END $$;
 
 -- The common part of all ends: seats freed, state and reason written, and the provider's object (if one stands open) is to
@@ -457,6 +458,7 @@ BEGIN
   END IF;
   UPDATE seats SET order_id = o.order_id, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
   WHERE event_no = o.event_no AND seat_no = ANY (o.seats);
+  UPDATE holds SET state = 'ordered' WHERE event_no = o.event_no AND hold_id = o.hold_id AND state = 'ended';
   RETURN order_decide_seats(o, 'reserved');
 END $$;
 

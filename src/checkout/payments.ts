@@ -94,7 +94,12 @@ export function createPayments(options: PaymentsOptions): Payments {
       description: `${order.event}: ${order.lines.length} seats`,
       email: order.buyer.email,
     });
-    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
+    if (answer.kind === 'unknown') {
+      // The key may replay this error for ever. An object that nobody knows harms nobody, so another may be opened.
+      const hopeless = answer.reason === 'server_error' && operation.attempts >= 2;
+      if (hopeless) return taken(() => record.refused(operation.operation, answerOf(answer)));
+      return park(operation, 'unknown', answer);
+    }
     const view = answer.view;
     if (answer.kind === 'refused' || !view || !believed(view, order)) {
       if (view)
@@ -285,17 +290,20 @@ export function createPayments(options: PaymentsOptions): Payments {
 
   async function driveEnding(standing: Standing): Promise<Standing> {
     const { order, operation } = standing;
+    if (!operation.providerObject) return voidObject(standing);
+    // A void's key may replay an error for ever although the work was done: the object itself tells.
+    const answer = await provider.lookup(operation.providerObject);
+    const view = 'view' in answer ? answer.view : null;
+    if (!view) return park(operation, 'unknown', answer);
+    if (view.status === 'cancelled' && view.object === operation.providerObject) {
+      return taken(() => record.voided(operation.operation, { view }));
+    }
     // Only the deadline ended it: money that was reserved after all still buys the seats, which nobody else got.
-    if (
+    const onlyLate =
       operation.endReason === 'not_paid_in_time' &&
       operation.kind === 'authorise' &&
-      order.state === 'reserved'
-    ) {
-      const answer = await provider.lookup(operation.providerObject!);
-      if ('view' in answer && answer.view?.status === 'authorised' && believed(answer.view, order)) {
-        return seen(standing, answer.view);
-      }
-    }
+      order.state === 'reserved';
+    if (onlyLate && view.status === 'authorised' && believed(view, order)) return seen(standing, view);
     return voidObject(standing);
   }
 

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { type CheckoutOptions, createCheckout } from '../../src/checkout/checkout.ts';
 import { createReconciler } from '../../src/checkout/reconcile.ts';
@@ -9,8 +10,9 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import type { EventSettings, OrderLine, SalesRecord } from '../../src/sales/record.ts';
+import type { EventSettings, Order, OrderLine, SalesRecord } from '../../src/sales/record.ts';
 import type { TestDatabase } from './postgres.ts';
+import type { TestSimulator } from './simulator.ts';
 
 /** An event with `seats` seats, open, arbitrated in `mode`; written straight into the tables. */
 export async function stageEvent(
@@ -97,6 +99,83 @@ export const lyingArbiter: Pick<Arbiter, 'extend' | 'release' | 'project'> = {
   release: async () => ({ kind: 'released', seats: [] }),
   project: async () => {},
 };
+
+/**
+ * Compares the record at rest with the provider's ledger and with itself, order by order and seat by seat (P2, P3, P8, S1,
+ * S8). Fails on anything that is still under way.
+ */
+export async function auditEvent(
+  database: TestDatabase,
+  simulator: TestSimulator,
+  event: number,
+): Promise<{ paid: number; closed: number; captured: number }> {
+  const { intents } = await simulator.ledger();
+  const orders = await database.query('SELECT * FROM orders WHERE event_no = $1', [event]);
+  const count = { paid: 0, closed: 0, captured: 0 };
+  const owned = new Map<number, string>();
+  for (const order of orders) {
+    const mine = intents.filter(({ reference }) => reference === order.order_id);
+    const sum = (what: 'captured' | 'authorised') => mine.reduce((total, intent) => total + intent[what], 0);
+    const at = `order ${order.order_id} ${order.state} ${order.reason ?? ''}`;
+    assert.ok(['paid', 'closed', 'cancelled'].includes(order.state), `${at}: not settled`);
+    assert.equal(sum('captured'), order.state === 'paid' ? Number(order.amount) : 0, `${at}: captured`);
+    assert.equal(sum('authorised'), 0, `${at}: an authorisation stands`);
+    count.captured += sum('captured');
+    count[order.state === 'paid' ? 'paid' : 'closed'] += 1;
+    if (order.state === 'paid') {
+      for (const seat of order.seats) {
+        assert.equal(owned.get(seat), undefined, `${at}: seat ${seat} sold twice`);
+        owned.set(seat, order.order_id);
+      }
+    }
+  }
+  const tickets = await database.query(
+    `SELECT seat_no, order_id, status FROM tickets WHERE event_no = $1 AND status <> 'cancelled'`,
+    [event],
+  );
+  assert.deepEqual(
+    new Map(tickets.map((ticket) => [ticket.seat_no, `${ticket.status} ${ticket.order_id}`])),
+    new Map([...owned].map(([seat, order]) => [seat, `sold ${order}`])),
+    'tickets are those of the paid orders',
+  );
+  const seats = await database.query(
+    `SELECT seat_no, order_id, state FROM seats WHERE event_no = $1 AND state <> 'available'`,
+    [event],
+  );
+  assert.deepEqual(
+    new Map(seats.map((seat) => [seat.seat_no, `${seat.state} ${seat.order_id}`])),
+    new Map([...owned].map(([seat, order]) => [seat, `sold ${order}`])),
+    'seats are those of the paid orders',
+  );
+  const [open] = await database.query(
+    `SELECT count(*)::integer AS n FROM money_operations JOIN orders USING (order_id)
+     WHERE event_no = $1 AND (due_at IS NOT NULL OR money_operations.state NOT IN ('done','refused','voided'))`,
+    [event],
+  );
+  assert.equal(open.n, 0, 'operations still open');
+  return count;
+}
+
+/** Reconciler passes, everything due at once, until nothing is open or `passes` are over. */
+export async function reconcile(database: TestDatabase, desk: Till, passes = 3): Promise<void> {
+  for (let pass = 0; pass < passes; pass += 1) {
+    await makeDue(database);
+    const { failed } = await desk.reconciler.runOnce();
+    assert.equal(failed, 0, 'a reconcile pass failed');
+  }
+}
+
+/** A reserved order of a fresh hold. */
+export async function reserved(
+  desk: Till,
+  stage: { event: number; epoch: number },
+  visitor: string,
+  seats: number[],
+): Promise<Order> {
+  const outcome = await desk.checkout.reserve(reserveCommand(holdOf(stage, visitor, seats)));
+  assert.ok(outcome.kind === 'order', `reserve answered ${outcome.kind}`);
+  return outcome.order;
+}
 
 export interface Till {
   db: Db;

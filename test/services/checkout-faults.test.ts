@@ -1,0 +1,409 @@
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
+import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import {
+  auditEvent,
+  makeDue,
+  passDeadline,
+  payCommand,
+  reconcile,
+  reserved,
+  stageEvent,
+  type Till,
+  till,
+} from '../support/stage.ts';
+
+let database: TestDatabase;
+let simulator: TestSimulator;
+let desk: Till;
+const desks: Till[] = [];
+
+before(async () => {
+  database = await testDatabase();
+  simulator = await startTestSimulator({ timeoutMs: 1_000 });
+  desk = deskWith(simulator.provider);
+});
+after(async () => {
+  for (const one of desks) await one.close();
+  await simulator?.stop();
+});
+
+/** A checkout on the same database with another provider, such as one that tells lies. */
+function deskWith(provider: PaymentProvider): Till {
+  const made = till(database.url, provider);
+  desks.push(made);
+  return made;
+}
+
+const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
+const lastOperation = async (order: string) => (await desk.record.operationsOf(order)).at(-1)!;
+const intentOf = async (order: string) =>
+  (await simulator.ledger()).intents.find(({ reference }) => reference === order);
+
+for (const fault of [
+  'drop_after',
+  'error_500_after',
+  'delay',
+  'drop_before',
+  'error_500_before',
+  'rate_limit',
+] as const) {
+  test(`P4: authorise answered by ${fault}: unknown, the seats stay, reconciling ends it paid once`, async () => {
+    const stage = await stageEvent(database);
+    const order = await reserved(desk, stage, 'anna', [1]);
+    await simulator.fault(fault, { match: { route: 'confirm', reference: order.order }, delayMs: 1_500 });
+    const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    assert.ok(answer.kind === 'pending', answer.kind);
+    const operation = await lastOperation(order.order);
+    assert.equal(operation.state, 'unknown');
+    assert.ok(operation.dueAt !== null);
+    assert.equal((await desk.checkout.close(order.order)).kind, 'under_way');
+    await simulator.clearFaults();
+    await reconcile(database, desk, 1);
+    assert.equal(await stateOf(order.order), 'paid');
+    assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
+    assert.equal((await intentOf(order.order))?.confirmations, 1);
+  });
+
+  test(`P8: capture answered by ${fault}: sold, taken exactly once after reconciling`, async () => {
+    const stage = await stageEvent(database);
+    const order = await reserved(desk, stage, 'anna', [1]);
+    await simulator.fault(fault, { match: { route: 'capture', reference: order.order }, delayMs: 1_500 });
+    const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    assert.ok(answer.kind === 'bought', answer.kind);
+    assert.equal(answer.order.state, 'confirmed');
+    await simulator.clearFaults();
+    await reconcile(database, desk, 1);
+    assert.equal(await stateOf(order.order), 'paid');
+    assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
+  });
+
+  test(`P3: confirm impossible and void answered by ${fault}: nothing charged, no authorisation left`, async () => {
+    const stage = await stageEvent(database);
+    const order = await reserved(desk, stage, 'anna', [1]);
+    await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order.order]);
+    await simulator.fault(fault, { match: { route: 'cancel', reference: order.order }, delayMs: 1_500 });
+    const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    assert.ok(answer.kind === 'ended', answer.kind);
+    assert.equal(answer.order.state, 'voiding');
+    await simulator.clearFaults();
+    await reconcile(database, desk, 1);
+    const closed = await desk.checkout.find(order.order);
+    assert.equal(closed?.state, 'closed');
+    assert.equal(closed?.reason, 'seats_lost');
+    await auditEvent(database, simulator, stage.event);
+  });
+
+  test(`opening answered by ${fault}: no second object is paid`, async () => {
+    const stage = await stageEvent(database);
+    const order = await reserved(desk, stage, 'anna', [1]);
+    await simulator.fault(fault, { match: { route: 'create' }, delayMs: 1_500 });
+    const first = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    assert.notEqual(first.kind, 'bought');
+    await simulator.clearFaults();
+    // A key in use answers a conflict until the delayed call has ended.
+    while ((await lastOperation(order.order)).state === 'unknown') await reconcile(database, desk, 1);
+    assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+    await auditEvent(database, simulator, stage.event);
+  });
+}
+
+test('P3: confirm impossible: voided at once, told, nothing charged, the seat is free again', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  await database.query('UPDATE seats SET order_id = NULL WHERE event_no = $1 AND seat_no = 2', [stage.event]);
+  const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  assert.ok(answer.kind === 'ended');
+  assert.equal(answer.order.state, 'closed');
+  assert.equal((await intentOf(order.order))?.status, 'canceled');
+  await database.query(`UPDATE seats SET state = 'available' WHERE event_no = $1 AND seat_no = 2`, [
+    stage.event,
+  ]);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P3: the event is cancelled while the bank decides: confirm refuses, nothing is charged', async () => {
+  const stage = await stageEvent(database);
+  const cancelling = deskWith({
+    ...simulator.provider,
+    authorise: async (command) => {
+      const answer = await simulator.provider.authorise(command);
+      await database.query(`UPDATE events SET phase = 'cancelled' WHERE event_no = $1`, [stage.event]);
+      return answer;
+    },
+  });
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const answer = await cancelling.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  assert.ok(answer.kind === 'ended');
+  assert.equal(answer.order.reason, 'event_cancelled');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('a capture that is finally refused undoes the sale: tickets cancelled, seats and limits back, nothing charged', async () => {
+  const stage = await stageEvent(database, { settings: { accountSeatsMax: 2 } });
+  const refusing = deskWith({
+    ...simulator.provider,
+    capture: async () => ({
+      kind: 'refused',
+      decline: 'declined',
+      detail: 'expired for capture',
+      view: null,
+    }),
+  });
+  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const answer = await refusing.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  assert.ok(answer.kind === 'ended');
+  assert.equal(answer.order.state, 'cancelled');
+  assert.equal(answer.order.reason, 'capture_refused');
+  await reconcile(database, desk);
+  await auditEvent(database, simulator, stage.event);
+  const again = await reserved(desk, stage, 'anna', [1, 2]);
+  assert.equal((await desk.checkout.pay(payCommand(again.order, 'pm_card_visa'))).kind, 'bought');
+});
+
+test('P4: the provider is gone for good at the deadline: the seats stay, and the first answer decides', async () => {
+  const stage = await stageEvent(database);
+  const done = await reserved(desk, stage, 'anna', [1]);
+  const undone = await reserved(desk, stage, 'berta', [2]);
+  await simulator.fault('drop_after', { match: { route: 'confirm', reference: done.order } });
+  await simulator.fault('drop_before', { match: { route: 'confirm', reference: undone.order } });
+  for (const { order } of [done, undone]) {
+    assert.equal((await desk.checkout.pay(payCommand(order, 'pm_card_visa'))).kind, 'pending');
+    await passDeadline(database, order);
+  }
+  await simulator.kill();
+  await reconcile(database, desk, 4);
+  for (const { order } of [done, undone]) assert.equal(await stateOf(order), 'reserved');
+  const [seats] = await database.query(
+    `SELECT count(*)::integer AS n FROM seats WHERE event_no = $1 AND state = 'reserved'`,
+    [stage.event],
+  );
+  assert.equal(seats.n, 2);
+  const gaps = await database.query(
+    `SELECT extract(epoch FROM due_at - now()) AS s FROM money_operations WHERE due_at IS NOT NULL`,
+  );
+  for (const { s } of gaps) assert.ok(Number(s) <= 60, `looked at within ${s} s`);
+  await simulator.restart();
+  await reconcile(database, desk);
+  // Reserved in time, as far as the provider knows: it buys. Never arrived: it ends.
+  assert.equal(await stateOf(done.order), 'paid');
+  assert.equal(await stateOf(undone.order), 'closed');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P6: an answer with another amount or currency never sells; the payment is voided', async () => {
+  for (const change of [{ amount: 1 }, { currency: 'USD' }] satisfies Partial<PaymentView>[]) {
+    const stage = await stageEvent(database);
+    const lying = deskWith(lyingAbout(change));
+    const order = await reserved(desk, stage, 'anna', [1]);
+    await lying.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    await reconcile(database, desk);
+    const closed = await desk.checkout.find(order.order);
+    assert.equal(closed?.state, 'closed');
+    assert.equal(closed?.reason, 'payment_mismatch');
+    assert.equal((await desk.record.operationsOf(order.order))[1]?.attention, 'payment_mismatch');
+    await auditEvent(database, simulator, stage.event);
+  }
+});
+
+test('P6: an answer about somebody else says nothing: unknown, on the list, looked at again', async () => {
+  for (const change of [
+    { reference: 'another order' },
+    { object: 'pi_other' },
+  ] satisfies Partial<PaymentView>[]) {
+    const stage = await stageEvent(database);
+    const lying = deskWith(lyingAbout(change));
+    const order = await reserved(desk, stage, 'anna', [1]);
+    const answer = await lying.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    assert.notEqual(answer.kind, 'bought');
+    assert.notEqual(await stateOf(order.order), 'paid');
+    await reconcile(database, desk);
+    assert.ok(['paid', 'closed'].includes((await stateOf(order.order)) ?? ''));
+    await auditEvent(database, simulator, stage.event);
+  }
+});
+
+/** The provider with something changed in every view of an authorisation. */
+function lyingAbout(change: Partial<PaymentView>): PaymentProvider {
+  return {
+    ...simulator.provider,
+    authorise: async (command) => {
+      const answer = await simulator.provider.authorise(command);
+      return answer.kind === 'done' ? { kind: 'done', view: { ...answer.view, ...change } } : answer;
+    },
+  };
+}
+
+test('P6: a webhook twice, before our own call returned, and for an object not yet ours: the same result', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const early = deskWith({
+    ...simulator.provider,
+    open: async (command) => {
+      const answer = await simulator.provider.open(command);
+      assert.ok(answer.kind === 'done');
+      await desk.checkout.providerEvent({ id: 'evt_created', type: 'created', object: answer.view.object });
+      return answer;
+    },
+    authorise: async (command) => {
+      const answer = await simulator.provider.authorise(command);
+      const event = {
+        id: `evt_${order.order}`,
+        type: 'payment_intent.amount_capturable_updated',
+        object: command.object,
+      };
+      await Promise.all([desk.checkout.providerEvent(event), desk.checkout.providerEvent(event)]);
+      return answer;
+    },
+  });
+  const answer = await early.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  assert.equal(answer.kind, 'bought');
+  const late = { id: 'evt_late', type: 'payment_intent.created', object: (await intentOf(order.order))!.id };
+  await desk.checkout.providerEvent(late);
+  await desk.checkout.providerEvent(late);
+  await reconcile(database, desk, 1);
+  const [open] = await database.query(
+    'SELECT count(*)::integer AS n FROM provider_events WHERE processed_at IS NULL',
+  );
+  assert.equal(open.n, 0);
+  assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
+});
+
+test('P6: the webhook alone completes a purchase whose process forgot it', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
+  assert.ok(pending.kind === 'pending' && pending.action);
+  await simulator.answerBank(pending.action.url, 'authorise');
+  const object = (await intentOf(order.order))!.id;
+  await desk.checkout.providerEvent({ id: 'evt_capturable', type: 'x', object });
+  assert.equal(await stateOf(order.order), 'paid');
+  await auditEvent(database, simulator, stage.event);
+});
+
+/** We take a success for a refusal, and the order ends; then the provider tells. */
+async function lateSuccess(stage: { event: number; epoch: number }) {
+  const mistaken = deskWith({
+    ...simulator.provider,
+    authorise: async (command) => {
+      await simulator.provider.authorise(command);
+      return { kind: 'refused', decline: 'declined', detail: 'mistaken', view: null };
+    },
+  });
+  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  assert.equal((await mistaken.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'declined');
+  assert.equal((await desk.checkout.close(order.order)).kind, 'closed');
+  // As when the void of the object was not planned: only then is there a success to be late.
+  await database.query(
+    `UPDATE money_operations SET state = 'done', due_at = NULL, end_key = NULL WHERE order_id = $1 AND kind = 'open'`,
+    [order.order],
+  );
+  return {
+    order,
+    tell: async () =>
+      desk.checkout.providerEvent({
+        id: `evt_${order.order}`,
+        type: 'x',
+        object: (await intentOf(order.order))!.id,
+      }),
+  };
+}
+
+test('a late success of a closed order gets the same seats back when they are free', async () => {
+  const stage = await stageEvent(database);
+  const { order, tell } = await lateSuccess(stage);
+  await tell();
+  assert.equal(await stateOf(order.order), 'paid');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('a late success whose seats went to somebody else is voided: nobody is charged for nothing', async () => {
+  const stage = await stageEvent(database);
+  const { order, tell } = await lateSuccess(stage);
+  const other = await reserved(desk, stage, 'berta', [2]);
+  assert.equal((await desk.checkout.pay(payCommand(other.order, 'pm_card_visa'))).kind, 'bought');
+  await tell();
+  await reconcile(database, desk, 1);
+  assert.equal(await stateOf(order.order), 'closed');
+  assert.deepEqual(await auditEvent(database, simulator, stage.event), {
+    paid: 1,
+    closed: 1,
+    captured: other.amount,
+  });
+});
+
+test('a success of an ended order is voided together with its object even if nobody tells', async () => {
+  const stage = await stageEvent(database);
+  const mistaken = deskWith({
+    ...simulator.provider,
+    authorise: async (command) => {
+      await simulator.provider.authorise(command);
+      return { kind: 'refused', decline: 'declined', detail: 'mistaken', view: null };
+    },
+  });
+  const order = await reserved(desk, stage, 'anna', [1]);
+  await mistaken.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  await desk.checkout.close(order.order);
+  await reconcile(database, desk, 1);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('the provider cancels by itself: the order may open a new object and still be paid', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
+  assert.equal(pending.kind, 'pending');
+  await simulator.provider.void({ key: 'by itself', object: (await intentOf(order.order))!.id });
+  assert.equal((await desk.checkout.refresh(order.order)).kind, 'declined');
+  assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P5: a key older than 20 h is never sent again', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  await simulator.fault('drop_before', { match: { route: 'capture', reference: order.order } });
+  assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+  await simulator.clearFaults();
+  const sent: string[] = [];
+  const watching = deskWith({
+    ...simulator.provider,
+    capture: (command) => {
+      sent.push(command.key);
+      return simulator.provider.capture(command);
+    },
+  });
+  const { key: oldKey } = await lastOperation(order.order);
+  await database.query(
+    `UPDATE money_operations SET first_sent_at = now() - interval '21 hours' WHERE order_id = $1 AND kind = 'capture'`,
+    [order.order],
+  );
+  await reconcile(database, watching, 2);
+  assert.equal(sent.length, 1);
+  assert.notEqual(sent[0], oldKey);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('two reconcilers at once share the work: each operation is driven once', async () => {
+  const stage = await stageEvent(database);
+  const orders = [];
+  await simulator.fault('drop_before', { match: { route: 'confirm' } });
+  for (let seat = 0; seat < 8; seat += 1) {
+    const order = await reserved(desk, stage, `visitor-${seat}`, [seat]);
+    await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+    orders.push(order.order);
+  }
+  await simulator.clearFaults();
+  const other = deskWith(simulator.provider);
+  await other.reconciler.runOnce();
+  await desk.reconciler.runOnce();
+  const before = await desk.record.operationsOf(orders.at(-1)!);
+  assert.equal(before.at(-1)?.state === 'unknown' || before.at(-1)?.state === 'done', true);
+  await makeDue(database);
+  const open = await database.query(`SELECT 1 FROM money_operations WHERE due_at <= now()`);
+  const passes = await Promise.all([desk.reconciler.runOnce(), other.reconciler.runOnce()]);
+  assert.equal(passes[0].driven + passes[1].driven, open.length);
+  assert.equal((await auditEvent(database, simulator, stage.event)).paid, 8);
+});
