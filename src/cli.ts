@@ -1,0 +1,142 @@
+import { Command, CommanderError } from 'commander';
+import { StartProblem } from './app.ts';
+import { registerCrowdCommand } from './cli/crowd.ts';
+import { reachMigratedDatabase } from './cli/database.ts';
+import { examine, findingsText } from './cli/doctor.ts';
+import { registerOrganiseCommands } from './cli/organise.ts';
+import { type StartFlags, startCommand } from './cli/start.ts';
+import { registerTicketCommands } from './cli/ticket.ts';
+import { systemClock } from './runtime/clock.ts';
+import { type Config, readConfig } from './runtime/config.ts';
+import { createLogger } from './runtime/log.ts';
+import { PostgresFault } from './runtime/postgres-install.ts';
+import { systemRandom } from './runtime/random.ts';
+import { StoreFault } from './runtime/store-fault.ts';
+import { createDb } from './sales/db.ts';
+
+/** What the process ends with. */
+export const exitCodes = { ok: 0, failed: 1, usage: 2, unavailable: 3 } as const;
+
+const exitCodesText = `
+Exit codes: 0 done · 1 refused, or a check failed · 2 wrong usage or configuration · 3 database, port or
+provider cannot be had. Settings come from the environment: docs/reference/configuration.md.`;
+
+/** Publishing or replanning a large house takes seconds. */
+const statementTimeoutMs = 120_000;
+
+class ConfigurationProblem extends Error {}
+
+/** Runs one command line; answers the exit code. Data goes to stdout, everything for people to stderr. */
+export async function main(argv: readonly string[]): Promise<number> {
+  let code: number = exitCodes.ok;
+  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  const print = (text: string): void => void process.stdout.write(`${text}\n`);
+  const fail = (sentence: string): void => {
+    say(sentence);
+    code = exitCodes.failed;
+  };
+  const config = readConfigOnce();
+  const runtime = () => ({ clock: systemClock, random: systemRandom, log: createLogger(logLevel(config())) });
+
+  const program = new Command('onsale')
+    .description('On-sales of numbered seats under any demand: queue, hold, pay. No seat is sold twice.')
+    .addHelpText('after', exitCodesText)
+    .showHelpAfterError('(--help shows how)')
+    .exitOverride()
+    .configureOutput({ writeErr: (text) => process.stderr.write(text) });
+
+  program
+    .command('start')
+    .description('Run everything: database, payment simulator, web server, controller, workers.')
+    .option('--roles <roles>', 'web, controller, worker: the ones to run here', 'web,controller,worker')
+    .option('--no-demo', 'make no demo event when there is none')
+    .option('--demo-seats <number>', 'seats of the demo event', '50000')
+    .action((flags: StartFlags) =>
+      startCommand({ ...runtime(), config: config(), print, progress: say, fail }, flags),
+    );
+  program
+    .command('migrate')
+    .description("Bring the database to this program's schema.")
+    .action(async () => {
+      const reached = await reachMigratedDatabase(config(), runtime());
+      await reached.close();
+      print('The schema is up to date.');
+    });
+  program
+    .command('doctor')
+    .description('Check what selling stands on: database, schema, durability, disk, clock, payments.')
+    .option('--json', 'print JSON')
+    .action(async (flags: { json?: boolean }) => {
+      const findings = await examine(config(), runtime());
+      print(flags.json ? JSON.stringify({ findings }) : findingsText(findings));
+      if (findings.some(({ state }) => state === 'wrong')) code = exitCodes.failed;
+    });
+  registerOrganiseCommands(program, {
+    clock: systemClock,
+    print,
+    fail,
+    openDatabase: async () => {
+      const reached = await reachMigratedDatabase(config(), runtime());
+      const { clock, log } = runtime();
+      const db = createDb({
+        url: reached.url,
+        poolSize: 3,
+        clock,
+        log,
+        applicationName: 'onsale cli',
+        statementTimeoutMs,
+      });
+      const close = async (): Promise<void> => {
+        await db.close();
+        await reached.close();
+      };
+      return { db, close };
+    },
+  });
+  registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });
+  registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
+
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+  } catch (error) {
+    return codeOf(error, say);
+  }
+  return code;
+}
+
+function readConfigOnce(): () => Config {
+  let read: Config | undefined;
+  return () => {
+    if (read) return read;
+    const outcome = readConfig(process.env);
+    if (outcome.kind === 'invalid') {
+      const lines = outcome.problems.map(({ variable, problem }) => `  ${variable} ${problem}`);
+      throw new ConfigurationProblem(['The configuration has mistakes:', ...lines].join('\n'));
+    }
+    read = outcome.config;
+    return read;
+  };
+}
+
+/** A person at a terminal reads our own lines; what the parts log is for when something goes wrong. */
+function logLevel(config: Config): string {
+  return process.env.ONSALE_LOG_LEVEL ? config.logLevel : 'warn';
+}
+
+function codeOf(error: unknown, say: (text: string) => void): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+  if (error instanceof ConfigurationProblem) {
+    say(error.message);
+    return exitCodes.usage;
+  }
+  if (error instanceof StartProblem || error instanceof PostgresFault || error instanceof StoreFault) {
+    say(error.message);
+    return exitCodes.unavailable;
+  }
+  const { code = '', message } = error as { code?: string; message: string };
+  if (['ECONNREFUSED', 'ENOTFOUND', 'ETIMEDOUT', '28P01', '3D000', '28000'].includes(code)) {
+    say(`The database cannot be reached: ${message}`);
+    return exitCodes.unavailable;
+  }
+  throw error;
+}

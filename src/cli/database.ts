@@ -1,0 +1,58 @@
+import fs from 'node:fs';
+import { migrateTo, type Runtime, StartProblem } from '../app.ts';
+import type { Config } from '../runtime/config.ts';
+import { clusterFiles, readPostmaster } from '../runtime/postgres-cluster.ts';
+import { PostgresFault } from '../runtime/postgres-install.ts';
+import { startPostgres } from '../runtime/postgres-server.ts';
+
+/**
+ * The address of this installation's database. An embedded one is started if it does not run, and stopped by `close`;
+ * under a running `onsale start` its server is used as it is.
+ */
+export async function reachDatabase(
+  config: Config,
+  runtime: Runtime,
+): Promise<{ url: string; close(): Promise<void> }> {
+  const { database } = config;
+  if (database.kind === 'external') return { url: database.url, close: async () => {} };
+  try {
+    const server = await startPostgres({
+      dataDir: database.dataDir,
+      fallbackDir: database.fallbackDir,
+      durable: true,
+      ...runtime,
+    });
+    await server.ensureDatabase('onsale');
+    return { url: server.url('onsale'), close: () => server.stop() };
+  } catch (error) {
+    if (!(error instanceof PostgresFault && error.code === 'in_use')) throw error;
+    const url = [database.dataDir, database.fallbackDir].flatMap(runningUrl)[0];
+    if (!url) throw error;
+    return { url, close: async () => {} };
+  }
+}
+
+/** The same, brought to this program's schema. */
+export async function reachMigratedDatabase(
+  config: Config,
+  runtime: Runtime,
+): Promise<{ url: string; close(): Promise<void> }> {
+  const reached = await reachDatabase(config, runtime);
+  try {
+    await migrateTo(reached.url, () => {});
+    return reached;
+  } catch (error) {
+    await reached.close();
+    if (error instanceof StartProblem) throw error;
+    throw new StartProblem(`The database cannot be used: ${(error as Error).message}`);
+  }
+}
+
+function runningUrl(home: string | undefined): string[] {
+  if (home === undefined) return [];
+  const files = clusterFiles(home);
+  const running = fs.existsSync(files.cluster) ? readPostmaster(files.cluster) : undefined;
+  if (!running || !fs.existsSync(files.password)) return [];
+  const password = fs.readFileSync(files.password, 'utf8').trim();
+  return [`postgres://onsale:${password}@127.0.0.1:${running.port}/onsale`];
+}

@@ -1,0 +1,70 @@
+import { StartProblem } from '../app.ts';
+import { generateStadium } from '../plans/generate.ts';
+import { importPlan } from '../plans/import-plan.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Db } from '../sales/db.ts';
+import { createEvents } from '../sales/events.ts';
+import { publishEvent, savePlan } from '../sales/plans.ts';
+
+/** What a first start sells: a stadium of our own, through the same import as everybody's. */
+export const demoEvent = { event: 'demo', name: 'Demo Night at the Stadium', currency: 'EUR' } as const;
+const actor = 'onsale start';
+const daysUntilPerformance = 60;
+/** Minor units: the dearest category first, then each a step cheaper. */
+const priceMax = 14_900;
+const priceStep = 2_500;
+const priceMin = 2_900;
+
+export interface DemoOptions {
+  db: Db;
+  clock: Clock;
+  seats: number;
+  onProgress: (line: string) => void;
+  event?: { event: string; name: string; currency: string };
+}
+
+/** Generates, imports, creates, publishes and opens; takes up where an interrupted start left off. */
+export async function createDemoEvent(options: DemoOptions): Promise<string> {
+  const { db, clock, seats, onProgress, event: wanted = demoEvent } = options;
+  const events = createEvents({ db, clock });
+  let event = await events.find(wanted.event);
+  if (!event) {
+    onProgress(`Making a stadium of ${seats.toLocaleString('en')} seats …`);
+    const plan = Buffer.from(JSON.stringify(generateStadium({ seats, name: 'Demo Stadium' })));
+    const imported = importPlan(plan);
+    if (imported.kind === 'refused') {
+      throw new StartProblem(
+        `The demo stadium was refused: ${imported.problems[0]?.sentence ?? 'unknown reason'}`,
+      );
+    }
+    const saved = await savePlan(db, imported.plan, imported.report);
+    const prices = Object.fromEntries(
+      imported.plan.categories.map(({ name }, i) => [name, Math.max(priceMin, priceMax - i * priceStep)]),
+    );
+    const created = await events.create({
+      ...wanted,
+      planId: saved.plan.plan,
+      performanceAt: clock.now() + daysUntilPerformance * 24 * 3_600_000,
+      onSaleAt: null,
+      saleEndsAt: null,
+      prices,
+      settings: { seatFee: 150, orderFee: 0 },
+    });
+    if (created.kind !== 'created')
+      throw new StartProblem(`The demo event could not be made: ${created.kind}`);
+    event = created.event;
+  }
+  if (event.phase === 'draft') {
+    onProgress('Publishing the demo event …');
+    const published = await publishEvent(db, event, actor);
+    if (published.kind !== 'published') {
+      throw new StartProblem(`The demo event could not be published: ${published.kind}`);
+    }
+  }
+  const fresh = (await createEvents({ db, clock }).find(wanted.event)) ?? event;
+  if (fresh.phase === 'scheduled') {
+    onProgress('Opening the sale …');
+    await events.changeOnSale({ event: fresh, actor, expectedVersion: fresh.version, phase: 'open' });
+  }
+  return wanted.event;
+}

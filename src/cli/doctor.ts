@@ -1,0 +1,205 @@
+import fs from 'node:fs';
+import { readdir, statfs } from 'node:fs/promises';
+import path from 'node:path';
+import pg from 'pg';
+import type { Runtime } from '../app.ts';
+import { createStripeProvider } from '../payments/stripe.ts';
+import type { Config } from '../runtime/config.ts';
+import { reachDatabase } from './database.ts';
+
+export interface Finding {
+  check: string;
+  /** `note`: allowed, but worth knowing. */
+  state: 'ok' | 'note' | 'wrong';
+  detail: string;
+  /** What to do about it. */
+  remedy?: string;
+}
+
+const freeBytesMin = 512 * 1024 * 1024;
+const freeBytesWarn = 5 * 1024 * 1024 * 1024;
+const skewMsMax = 500;
+const postgresMin = 140_000;
+const migrationsDir = path.resolve(import.meta.dirname, '../../migrations');
+
+/** Everything that selling stands on, each with what is wrong and what to do. */
+export async function examine(config: Config, runtime: Runtime): Promise<Finding[]> {
+  const findings: Finding[] = [...config.warnings.map(noteOf), await disk(config)];
+  let reached: Awaited<ReturnType<typeof reachDatabase>>;
+  try {
+    reached = await reachDatabase(config, runtime);
+  } catch (error) {
+    findings.push({
+      check: 'database',
+      state: 'wrong',
+      detail: (error as Error).message,
+      remedy: 'Mend what the sentence says, or set DATABASE_URL to a Postgres 14 or later.',
+    });
+    return [...findings, await payments(config, runtime)];
+  }
+  try {
+    findings.push(...(await database(reached.url, runtime)));
+  } finally {
+    await reached.close();
+  }
+  return [...findings, await payments(config, runtime)];
+}
+
+const noteOf = (detail: string): Finding => ({ check: 'configuration', state: 'note', detail });
+
+async function disk(config: Config): Promise<Finding> {
+  const check = 'disk';
+  let folder = config.dataDir;
+  // Not made yet: the nearest folder above it has the same disk.
+  while (!fs.existsSync(folder)) folder = path.dirname(folder);
+  const { bavail, bsize } = await statfs(folder);
+  const free = bavail * bsize;
+  const detail = `${(free / 1024 ** 3).toFixed(1)} GB free at ${folder}`;
+  if (free < freeBytesMin)
+    return {
+      check,
+      state: 'wrong',
+      detail,
+      remedy: 'Free some space: Postgres stops when its disk is full.',
+    };
+  if (free < freeBytesWarn)
+    return { check, state: 'note', detail, remedy: 'A large sale may write a few gigabytes.' };
+  return { check, state: 'ok', detail };
+}
+
+async function database(url: string, runtime: Runtime): Promise<Finding[]> {
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 5_000,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    const ask = async (sql: string): Promise<Record<string, string>> =>
+      (await client.query(sql)).rows[0] ?? {};
+    return [
+      await serverVersion(ask),
+      await schema(ask),
+      ...(await durability(ask)),
+      await clockSkew(ask, runtime),
+    ];
+  } catch (error) {
+    return [
+      {
+        check: 'database',
+        state: 'wrong',
+        detail: `It does not answer: ${(error as Error).message}`,
+        remedy: 'Check DATABASE_URL and that the server runs.',
+      },
+    ];
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+type Ask = (sql: string) => Promise<Record<string, string>>;
+
+async function serverVersion(ask: Ask): Promise<Finding> {
+  const { number, text } = await ask(
+    "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS text",
+  );
+  const check = 'database';
+  if (Number(number) >= postgresMin) return { check, state: 'ok', detail: `Postgres ${text}` };
+  return { check, state: 'wrong', detail: `Postgres ${text}`, remedy: 'Use Postgres 14 or later.' };
+}
+
+async function schema(ask: Ask): Promise<Finding> {
+  const check = 'schema';
+  const known = Math.max(
+    ...(await readdir(migrationsDir)).map((name) => Number(/^(\d{4})_.+\.sql$/.exec(name)?.[1] ?? 0)),
+  );
+  const { ledger } = await ask("SELECT to_regclass('schema_migrations') AS ledger");
+  if (!ledger)
+    return { check, state: 'wrong', detail: 'The database is empty.', remedy: 'Run: onsale migrate' };
+  const { version } = await ask('SELECT max(version) AS version FROM schema_migrations');
+  const detail = `version ${version}, this program knows ${known}`;
+  if (Number(version) < known) return { check, state: 'wrong', detail, remedy: 'Run: onsale migrate' };
+  if (Number(version) > known) return { check, state: 'wrong', detail, remedy: 'Start the newer program.' };
+  return { check, state: 'ok', detail };
+}
+
+/** D2 is promised for nothing less. */
+async function durability(ask: Ask): Promise<Finding[]> {
+  const setting =
+    await ask(`SELECT current_setting('synchronous_commit') AS commit, current_setting('fsync') AS fsync,
+    current_setting('full_page_writes') AS pages, current_setting('synchronous_standby_names') AS standbys`);
+  const safe =
+    ['on', 'remote_apply'].includes(setting.commit ?? '') && setting.fsync === 'on' && setting.pages === 'on';
+  const detail = `synchronous_commit=${setting.commit} fsync=${setting.fsync} full_page_writes=${setting.pages}`;
+  const findings: Finding[] = [
+    safe
+      ? { check: 'durability', state: 'ok', detail }
+      : {
+          check: 'durability',
+          state: 'wrong',
+          detail,
+          remedy: 'Set all three to on: otherwise a power cut may lose sales that buyers were told of.',
+        },
+  ];
+  if (!setting.standbys) {
+    findings.push({
+      check: 'standby',
+      state: 'note',
+      detail: 'No synchronous standby: sales survive a restart of the server, not the loss of its disk.',
+    });
+  }
+  return findings;
+}
+
+async function clockSkew(ask: Ask, { clock }: Runtime): Promise<Finding> {
+  const before = clock.now();
+  const { now } = await ask('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
+  const skew = Math.round(Number(now) - (before + clock.now()) / 2);
+  const check = 'clock';
+  const detail = `${Math.abs(skew)} ms ${skew < 0 ? 'ahead of' : 'behind'} Postgres`;
+  if (Math.abs(skew) <= skewMsMax) return { check, state: 'ok', detail };
+  return {
+    check,
+    state: 'wrong',
+    detail,
+    remedy: 'Run an NTP client on both machines: countdowns and webhook signatures would be off.',
+  };
+}
+
+async function payments(config: Config, { clock, log }: Runtime): Promise<Finding> {
+  const check = 'payments';
+  if (config.payments.kind === 'simulator') {
+    return {
+      check,
+      state: 'note',
+      detail: 'Simulated: no money is taken. Set the three STRIPE_ keys to sell.',
+    };
+  }
+  const { secretKey, webhookSecrets, apiBase } = config.payments;
+  const provider = createStripeProvider({
+    secretKey,
+    webhookSecrets: [...webhookSecrets],
+    apiBase,
+    clock,
+    log,
+  });
+  const answer = await provider.ping();
+  if (answer.ok) return { check, state: 'ok', detail: `Stripe answers at ${apiBase}` };
+  return {
+    check,
+    state: 'wrong',
+    detail: answer.reason,
+    remedy: 'Check STRIPE_SECRET_KEY and the way to Stripe.',
+  };
+}
+
+export function findingsText(findings: readonly Finding[]): string {
+  const marks = { ok: 'ok   ', note: 'note ', wrong: 'WRONG' } as const;
+  return findings
+    .flatMap(({ check, state, detail, remedy }) => [
+      `${marks[state]}  ${check.padEnd(14)} ${detail}`,
+      ...(remedy ? [`       ${' '.repeat(14)} → ${remedy}`] : []),
+    ])
+    .join('\n');
+}

@@ -1,0 +1,108 @@
+import { type App, createApp, type Role, type Runtime, roles } from '../app.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Config } from '../runtime/config.ts';
+import { createShutdown } from '../runtime/shutdown.ts';
+import { createDb } from '../sales/db.ts';
+import { createDemoEvent } from './demo-event.ts';
+
+export interface StartFlags {
+  roles?: string;
+  /** False: no demo event. */
+  demo: boolean;
+  demoSeats: string;
+}
+
+export interface StartContext extends Runtime {
+  config: Config;
+  print(text: string): void;
+  progress(line: string): void;
+  fail(sentence: string): void;
+}
+
+const publishStatementMs = 120_000;
+/** The leader publishes a new event within two of its ticks. */
+const visiblePatienceMs = 30_000;
+
+/** Runs until a signal or a fault ends it. */
+export async function startCommand(context: StartContext, flags: StartFlags): Promise<void> {
+  const { config, clock, log, print, fail, progress } = context;
+  const chosen = rolesOf(flags.roles);
+  const demoSeats = Number(flags.demoSeats);
+  if (chosen === null) return fail(`--roles takes ${roles.join(', ')}, comma separated.`);
+  if (!Number.isInteger(demoSeats) || demoSeats < 100 || demoSeats > 200_000) {
+    return fail('--demo-seats takes a whole number from 100 to 200000.');
+  }
+  const shutdown = createShutdown({ clock, log });
+  const deaf = shutdown.listen();
+  try {
+    for (const warning of config.warnings) progress(`Note: ${warning}`);
+    const app = await createApp(config, { ...context, roles: chosen, shutdown, onProgress: progress });
+    const event = flags.demo ? await firstEvent(app, context, demoSeats) : null;
+    if (!shutdown.requested.aborted) print(welcome(app, event));
+    const end = await shutdown.ended;
+    if (end.kind !== 'closed') fail(`Not everything ended in order: ${end.open.join(', ')}.`);
+    else if (end.failed.length > 0) fail(`Could not be closed in order: ${end.failed.join(', ')}.`);
+    else progress('Stopped.');
+  } catch (error) {
+    // Ctrl-C during the start: what failed did so because it was stopped.
+    if (!shutdown.requested.aborted) throw error;
+    await shutdown.ended;
+  } finally {
+    deaf();
+  }
+}
+
+function rolesOf(text: string | undefined): Role[] | null {
+  if (text === undefined) return [...roles];
+  const chosen = text.split(',').map((role) => role.trim());
+  return chosen.every((role) => (roles as readonly string[]).includes(role)) ? (chosen as Role[]) : null;
+}
+
+/** The event whose page is printed: the first one there is, or the demo, made now. */
+async function firstEvent(app: App, context: StartContext, seats: number): Promise<string | null> {
+  const { clock, log, progress } = context;
+  const all = await app.events.list();
+  const shown = all.filter(({ phase }) => phase !== 'draft');
+  // A start that was interrupted left its demo behind as a draft.
+  if (shown.length > 0 || all.some(({ event }) => event !== 'demo')) return shown[0]?.event ?? null;
+  const db = createDb({
+    url: app.databaseUrl,
+    poolSize: 2,
+    clock,
+    log,
+    applicationName: 'onsale demo',
+    statementTimeoutMs: publishStatementMs,
+  });
+  try {
+    const event = await createDemoEvent({ db, clock, seats, onProgress: progress });
+    if (app.url) await untilVisible(`${app.url}/api/events/${event}/status`, clock);
+    return event;
+  } finally {
+    await db.close();
+  }
+}
+
+async function untilVisible(url: string, clock: Clock): Promise<void> {
+  const until = clock.monotonic() + visiblePatienceMs;
+  while (clock.monotonic() < until) {
+    const answer = await fetch(url).catch(() => null);
+    const status = answer?.ok ? ((await answer.json()) as { phase?: string }) : null;
+    if (status?.phase === 'open') return;
+    await clock.sleep(200);
+  }
+}
+
+function welcome(app: App, event: string | null): string {
+  if (!app.url) return '\nRunning without the web role.\nCtrl-C stops it.\n';
+  const lines = [
+    '',
+    `  Buyers     ${app.url}/${event ? `events/${event}` : ''}`,
+    `  Organiser  ${app.url}/organiser`,
+    `             ${app.organiser.email}  ${app.organiser.password}`,
+    `  API        ${app.url}/docs`,
+  ];
+  if (app.simulatorUrl) lines.push(`  Payments   simulated: ${app.simulatorUrl}  (card 4242 4242 4242 4242)`);
+  return [...lines, '', '  Ctrl-C stops everything; the next start goes on where this one ended.', ''].join(
+    '\n',
+  );
+}
