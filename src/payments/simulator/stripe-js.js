@@ -33,6 +33,14 @@
     return node;
   }
 
+  const FULL_WIDTH = {
+    display: 'block',
+    boxSizing: 'border-box',
+    width: '100%',
+    minHeight: '44px',
+    font: 'inherit',
+  };
+
   /** A labelled text field with a place for its error, which assistive technology reads with the field. */
   function field(prefix, name, label, attributes) {
     const id = `${prefix}-${name}`;
@@ -44,14 +52,7 @@
       'aria-describedby': `${id}-error`,
       ...attributes,
     });
-    styled(input, {
-      display: 'block',
-      boxSizing: 'border-box',
-      width: '100%',
-      minHeight: '44px',
-      padding: '8px 12px',
-      font: 'inherit',
-    });
+    styled(input, { ...FULL_WIDTH, padding: '8px 12px' });
     const error = styled(element('p', { id: `${id}-error` }), { margin: '4px 0 0', minHeight: '1.5em' });
     const row = styled(element('div', {}, [element('label', { for: id }, [label]), input, error]), {
       flex: '1 1 8em',
@@ -60,153 +61,150 @@
     return { input, row, error };
   }
 
-  function createPaymentElement() {
+  function createFields() {
     forms += 1;
     const prefix = `simulated-card-${forms}`;
-    const listeners = { ready: [], change: [], focus: [], blur: [], loaderror: [], escape: [] };
-    const number = field(prefix, 'number', 'Card number', {
-      autocomplete: 'cc-number',
-      maxlength: '23',
+    return {
+      prefix,
+      number: field(prefix, 'number', 'Card number', { autocomplete: 'cc-number', maxlength: '23' }),
+      expiry: field(prefix, 'expiry', 'Expiry (MM / YY)', { autocomplete: 'cc-exp', maxlength: '7' }),
+      cvc: field(prefix, 'cvc', 'Security code', { autocomplete: 'cc-csc', maxlength: '4' }),
+    };
+  }
+
+  /** The list of test cards; choosing one fills the fields in. */
+  function createChooser({ prefix, number, expiry, cvc }, changed) {
+    const id = `${prefix}-test`;
+    const options = TEST_CARDS.map(([value, label]) => element('option', { value }, [label]));
+    const select = element('select', { id, 'aria-describedby': `${id}-note` }, [
+      element('option', { value: '' }, ['Choose…']),
+      ...options,
+    ]);
+    select.addEventListener('change', () => {
+      if (select.value === '') return;
+      number.input.value = grouped(select.value);
+      expiry.input.value = `12 / ${String((new Date().getFullYear() + 2) % 100).padStart(2, '0')}`;
+      cvc.input.value = '123';
+      changed();
     });
-    const expiry = field(prefix, 'expiry', 'Expiry (MM / YY)', {
-      autocomplete: 'cc-exp',
-      maxlength: '7',
+    const note = element('p', { id: `${id}-note` }, ['Payment simulator: no real money, test cards only.']);
+    const label = element('label', { for: id }, ['Fill in a test card']);
+    return styled(element('div', {}, [note, label, styled(select, FULL_WIDTH)]), { margin: '0 0 16px' });
+  }
+
+  function createForm(fields, filledIn, changed) {
+    const { number, expiry, cvc } = fields;
+    const short = styled(element('div', {}, [expiry.row, cvc.row]), {
+      display: 'flex',
+      flexWrap: 'wrap',
+      gap: '0 16px',
     });
-    const cvc = field(prefix, 'cvc', 'Security code', { autocomplete: 'cc-csc', maxlength: '4' });
-    const fields = [number, expiry, cvc];
+    const legend = element('legend', {}, ['Card']);
+    const group = element('fieldset', {}, [legend, createChooser(fields, filledIn), number.row, short]);
+    styled(group, { border: '0', margin: '0', padding: '0', minWidth: '0' });
+    number.input.addEventListener('blur', () => {
+      number.input.value = grouped(number.input.value);
+    });
+    for (const { input, error } of [number, expiry, cvc]) {
+      input.addEventListener('input', () => {
+        error.textContent = '';
+        input.removeAttribute('aria-invalid');
+        changed();
+      });
+    }
+    return group;
+  }
+
+  function showProblems(fields, problems) {
+    for (const [i, { input, error }] of fields.entries()) {
+      error.textContent = problems[i];
+      if (problems[i]) input.setAttribute('aria-invalid', 'true');
+      else input.removeAttribute('aria-invalid');
+    }
+  }
+
+  /** Listeners by type; those for types that never happen here are kept and never called. */
+  function createListeners() {
+    const listeners = new Map();
+    const of = (type) => listeners.get(type) ?? [];
+    return {
+      on: (type, listener) => listeners.set(type, [...of(type), listener]),
+      off: (type, listener) =>
+        listeners.set(
+          type,
+          of(type).filter((other) => other !== listener),
+        ),
+      emit: (type, detail) => {
+        for (const listener of of(type)) listener(detail);
+      },
+    };
+  }
+
+  function createPaymentElement() {
+    const fields = createFields();
+    const inOrder = [fields.number, fields.expiry, fields.cvc];
+    const listeners = createListeners();
     let root = null;
 
-    const emit = (type, detail) => {
-      for (const listener of listeners[type] ?? []) listener(detail);
-    };
-    const complete = () => problems().every((problem) => problem === '');
+    const problems = () => [
+      numberProblem(fields.number.input.value),
+      expiryProblem(fields.expiry.input.value),
+      cvcProblem(fields.cvc.input.value),
+    ];
     const changed = () =>
-      emit('change', {
+      listeners.emit('change', {
         elementType: 'payment',
-        empty: fields.every(({ input }) => input.value === ''),
-        complete: complete(),
+        empty: inOrder.every(({ input }) => input.value === ''),
+        complete: problems().every((problem) => problem === ''),
         collapsed: false,
         value: { type: 'card' },
       });
-
-    function problems() {
-      return [
-        numberProblem(number.input.value),
-        expiryProblem(expiry.input.value),
-        cvcProblem(cvc.input.value),
-      ];
-    }
-
-    function show(texts) {
-      for (const [i, { input, error }] of fields.entries()) {
-        error.textContent = texts[i];
-        if (texts[i]) input.setAttribute('aria-invalid', 'true');
-        else input.removeAttribute('aria-invalid');
-      }
-    }
-
-    function chooser() {
-      const id = `${prefix}-test`;
-      const options = TEST_CARDS.map(([value, label]) => element('option', { value }, [label]));
-      const select = element('select', { id }, [element('option', { value: '' }, ['Choose…']), ...options]);
-      styled(select, { display: 'block', width: '100%', minHeight: '44px', font: 'inherit' });
-      select.addEventListener('change', () => {
-        if (select.value === '') return;
-        number.input.value = grouped(select.value);
-        expiry.input.value = `12 / ${String((new Date().getFullYear() + 2) % 100).padStart(2, '0')}`;
-        cvc.input.value = '123';
-        show(['', '', '']);
-        changed();
-      });
-      const note = element('p', { id: `${id}-note` }, ['Payment simulator: no real money, test cards only.']);
-      select.setAttribute('aria-describedby', `${id}-note`);
-      return styled(
-        element('div', {}, [note, element('label', { for: id }, ['Fill in a test card']), select]),
-        {
-          margin: '0 0 16px',
-        },
-      );
-    }
-
-    function build() {
-      const short = styled(element('div', {}, [expiry.row, cvc.row]), {
-        display: 'flex',
-        flexWrap: 'wrap',
-        gap: '0 16px',
-      });
-      const group = element('fieldset', {}, [element('legend', {}, ['Card']), chooser(), number.row, short]);
-      styled(group, { border: '0', margin: '0', padding: '0', minWidth: '0' });
-      number.input.addEventListener('blur', () => {
-        number.input.value = grouped(number.input.value);
-      });
-      for (const { input, error } of fields) {
-        input.addEventListener('input', () => {
-          error.textContent = '';
-          input.removeAttribute('aria-invalid');
-          changed();
-        });
-      }
-      return group;
-    }
+    const filledIn = () => {
+      showProblems(inOrder, ['', '', '']);
+      changed();
+    };
 
     const payment = {
       mount(target) {
         const parent = typeof target === 'string' ? document.querySelector(target) : target;
         if (!parent) throw new Error('The element to mount on was not found.');
-        root ??= build();
+        root ??= createForm(fields, filledIn, changed);
         parent.replaceChildren(root);
-        queueMicrotask(() => emit('ready', { elementType: 'payment' }));
+        queueMicrotask(() => listeners.emit('ready', { elementType: 'payment' }));
       },
-      unmount() {
-        root?.remove();
-      },
-      destroy() {
-        root?.remove();
-        root = null;
-      },
-      focus() {
-        number.input.focus();
-      },
-      blur() {
-        document.activeElement?.blur?.();
-      },
+      unmount: () => root?.remove(),
+      destroy: () => root?.remove(),
+      focus: () => fields.number.input.focus(),
       clear() {
-        for (const { input } of fields) input.value = '';
-        show(['', '', '']);
-        changed();
+        for (const { input } of inOrder) input.value = '';
+        filledIn();
       },
       update() {},
       on(type, listener) {
-        listeners[type]?.push(listener);
+        listeners.on(type, listener);
         return payment;
       },
       off(type, listener) {
-        if (listeners[type]) listeners[type] = listeners[type].filter((other) => other !== listener);
+        listeners.off(type, listener);
         return payment;
       },
     };
 
-    return {
-      payment,
-      /** The first problem, shown at its field, which is given the focus; null when there is none. */
-      check() {
-        const texts = problems();
-        show(texts);
-        const first = texts.findIndex((text) => text !== '');
-        if (first < 0) return null;
-        fields[first].input.focus();
-        return texts[first];
-      },
-      card() {
-        const [month, year] = expiry.input.value.split('/').map((part) => part.trim());
-        return {
-          number: digits(number.input.value),
-          exp_month: month,
-          exp_year: year,
-          cvc: cvc.input.value.trim(),
-        };
-      },
+    /** The first problem, shown at its field, which is given the focus; null when there is none. */
+    const check = () => {
+      const found = problems();
+      showProblems(inOrder, found);
+      const first = found.findIndex((problem) => problem !== '');
+      if (first < 0) return null;
+      inOrder[first].input.focus();
+      return found[first];
     };
+    const card = () => {
+      const [month, year] = fields.expiry.input.value.split('/').map((part) => part.trim());
+      const number = digits(fields.number.input.value);
+      return { number, exp_month: month, exp_year: year, cvc: fields.cvc.input.value.trim() };
+    };
+    return { payment, check, card };
   }
 
   function digits(text) {
