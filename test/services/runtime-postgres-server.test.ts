@@ -14,6 +14,7 @@ import { PostgresFault } from '../../src/runtime/postgres-install.ts';
 import {
   type PostgresOptions,
   type PostgresServer,
+  runningPostgres,
   startPostgres,
 } from '../../src/runtime/postgres-server.ts';
 
@@ -198,6 +199,22 @@ test('a second Onsale on the folder of a live one is refused and harms nothing',
   );
   assert.equal((await query(line.url, 'SELECT 1 AS one'))[0]?.one, 1);
 });
+
+test(
+  'a command beside a running Onsale finds its database, and none when there is none',
+  limit,
+  async (t) => {
+    const dataDir = scratch(t);
+    const elsewhere = scratch(t);
+    assert.equal(await runningPostgres({ dataDir }), undefined);
+    const server = await start(t, dataDir);
+    const found = await runningPostgres({ dataDir: elsewhere, fallbackDir: dataDir });
+    assert.equal(found?.pid, server.pid);
+    assert.equal(found?.url('postgres'), server.url('postgres'));
+    await server.stop();
+    assert.equal(await runningPostgres({ dataDir }), undefined);
+  },
+);
 
 test('a stale lock file whose number now belongs to another program is no obstacle', limit, async (t) => {
   const dataDir = scratch(t);
