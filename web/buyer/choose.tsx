@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Drawing, DrawnSection } from '../seat-map/drawing.ts';
+import { type Drawing, type DrawnSection, wordsOf } from '../seat-map/drawing.ts';
 import { type Feed, startFeed } from '../seat-map/feed.ts';
 import { MapView } from '../seat-map/map-view.tsx';
 import { SeatList } from '../seat-map/seat-list.tsx';
@@ -39,7 +39,7 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
     if (result.kind === 'taken') return announce(texts.map.state.taken);
     if (result.kind === 'too_many') return announce(texts.map.selection.max(max));
     setSelected(result.selected);
-    const where = drawing ? texts.map.seat(labelsOf(drawing, section, place)) : '';
+    const where = drawing ? texts.map.seat(wordsOf(drawing, section.seatNos[place]!)) : '';
     const say = result.kind === 'added' ? texts.map.selection.added : texts.map.selection.removed;
     announce(say(where, result.selected.size));
     if (state.refusal) buyer.store.set({ refusal: null });
@@ -192,7 +192,7 @@ function RefusalView(props: {
   if (!refusal) return null;
   if (refusal.kind === 'hold_exists') {
     return (
-      <Notice tone="warn" title={texts.map.exists.title}>
+      <Notice tone="warn" title={texts.map.exists.title} insight>
         <p>{texts.map.exists.text}</p>
         <div class="row">
           <button
@@ -209,19 +209,18 @@ function RefusalView(props: {
       </Notice>
     );
   }
-  const name = (seat: number) => (drawing ? seatName(drawing, seat) : String(seat));
   return (
-    <Notice tone="warn" title={words.title}>
+    <Notice tone="warn" title={words.title} insight>
       <p>
         {refusal.best
           ? words.bestNone
           : refusal.seats.length > 0
-            ? words.text(listed(refusal.seats.map(name)))
+            ? words.text(inWords(drawing, refusal.seats))
             : words.textAny}
       </p>
       {refusal.nearest.length > 0 ? (
         <>
-          <p>{`${words.nearest} ${listed(refusal.nearest.map(name))}`}</p>
+          <p>{`${words.nearest} ${inWords(drawing, refusal.nearest)}`}</p>
           <div>
             <button
               type="button"
@@ -274,7 +273,7 @@ function useLosses(
     const lost = lostSeats(drawing, section, house.bits, selected, mine);
     if (lost.length === 0) return;
     setSelected(new Set([...selected].filter((seat) => !lost.includes(seat))));
-    announce(texts.map.selection.lost(listed(lost.map((seat) => seatName(drawing, seat)))));
+    announce(texts.map.selection.lost(inWords(drawing, lost)));
   }, [house.bits, drawing]);
 }
 
@@ -284,15 +283,21 @@ function useFeed(eventId: string, layout: string): Feed {
   return feed;
 }
 
-function labelsOf(drawing: Drawing, section: DrawnSection, place: number) {
-  return {
-    row: drawing.sections[section.index]!.rows[section.rowOf[place]!]?.label ?? '',
-    number: section.labels[place] ?? '',
-  };
-}
-
-function seatName(drawing: Drawing, seat: number): string {
-  const section = drawing.sections[drawing.sectionOf[seat] ?? -1];
-  if (!section) return String(seat);
-  return `${section.name}, ${texts.map.seat(labelsOf(drawing, section, drawing.placeOf[seat]!))}`;
+/** Seats in words, those of one row together. */
+function inWords(drawing: Drawing | null, seats: readonly number[]): string {
+  if (!drawing) return listed(seats.map(String));
+  const rows = new Map<string, { section: string; row: string; numbers: string[] }>();
+  for (const seat of seats) {
+    const words = wordsOf(drawing, seat);
+    const key = `${words.section}|${words.row}`;
+    const group = rows.get(key) ?? { section: words.section, row: words.row, numbers: [] };
+    group.numbers.push(words.number);
+    rows.set(key, group);
+  }
+  return listed(
+    [...rows.values()].map(
+      ({ section, row, numbers }) =>
+        `${texts.map.sectionName(section)}, ${texts.map.seatsInRow(row, numbers)}`,
+    ),
+  );
 }

@@ -171,10 +171,10 @@ function JoinButton({ buyer, state, enabled }: { buyer: Buyer; state: BuyerState
   );
 }
 
-export function LookButton({ buyer }: { buyer: Buyer }) {
+export function LookButton({ buyer, label = texts.event.look }: { buyer: Buyer; label?: string }) {
   return (
     <button type="button" class="button wide" onClick={() => buyer.store.set({ looking: true })}>
-      {texts.event.look}
+      {label}
     </button>
   );
 }

@@ -31,7 +31,9 @@ export function SelectionPanel(props: {
           {offers.map((offer) => (
             <li key={offer.seat}>
               <span>
-                <strong>{offer.section}</strong> {offer.where}
+                <strong>{texts.map.sectionName(offer.section)}</strong>
+                <br />
+                {offer.where}
                 {offer.attributes.length > 0 && (
                   <span class="muted small"> ({offer.attributes.join(', ')})</span>
                 )}

@@ -69,7 +69,7 @@ export function WaitingView({ buyer, state }: { buyer: Buyer; state: BuyerState 
             ))}
           </ul>
         </div>
-        <LookButton buyer={buyer} />
+        <LookButton buyer={buyer} label={texts.event.lookMeanwhile} />
       </section>
     </div>
   );

@@ -29,7 +29,7 @@ export function Tickets(props: { tickets: TicketsAnswer['tickets']; order: Order
             <li key={ticket.ticket} class="ticket">
               <div class="ticket-text">
                 <p class="ticket-event">{order.eventName}</p>
-                <h3>{ticket.seat.sectionName}</h3>
+                <h3>{texts.map.sectionName(ticket.seat.sectionName)}</h3>
                 <p class="ticket-seat">{where}</p>
                 <p class="muted">
                   {ticket.seat.category} · <span class="num">{money(ticket.seat.price, order.currency)}</span>

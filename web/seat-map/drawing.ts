@@ -9,6 +9,10 @@ export interface Drawing {
   categories: { name: string; color: string }[];
   sections: DrawnSection[];
   decorations: PlanDecoration[];
+  /** Shapes whose label is written: not where the plan writes it itself, not under another shape. */
+  labelled: Set<PlanDecoration>;
+  /** The sections' common box: what the whole house is fitted to. */
+  box: Box;
   /** Section index and place within it, by seat_no; -1 for numbers that the plan no longer has. */
   sectionOf: Int32Array;
   placeOf: Int32Array;
@@ -33,6 +37,8 @@ export interface DrawnSection {
   outline: [number, number][];
   box: Box;
   center: [number, number];
+  /** Distance from the center to the outline: what a label may fill. */
+  room: number;
   /** Usual distance between neighbours. */
   pitch: number;
   mainCategory: number;
@@ -62,7 +68,45 @@ export function unpack(layout: Layout): Drawing {
     });
   }
   const { width, height, seatCount, categories, decorations } = layout;
-  return { width, height, seatCount, categories, sections, decorations, sectionOf, placeOf };
+  const box = boxOf(
+    sections.flatMap(({ box: b }): [number, number][] => [
+      [b.left, b.top],
+      [b.right, b.bottom],
+    ]),
+  );
+  return {
+    width,
+    height,
+    seatCount,
+    categories,
+    sections,
+    decorations,
+    labelled: labelledOf(decorations),
+    box,
+    sectionOf,
+    placeOf,
+  };
+}
+
+function labelledOf(decorations: PlanDecoration[]): Set<PlanDecoration> {
+  const written = new Set(decorations.map(({ shape }) => (shape.kind === 'text' ? shape.text : '')));
+  return new Set(
+    decorations.filter((one, i) => {
+      if (!one.label || written.has(one.label)) return false;
+      const middle = middleOf(one);
+      const covers = ({ shape }: PlanDecoration) =>
+        shape.kind === 'polygon' && middle !== null && insideOutline(middle[0], middle[1], shape.points);
+      return middle !== null && !decorations.slice(i + 1).some(covers);
+    }),
+  );
+}
+
+/** Where a shape's label goes; null for texts, which have their own place. */
+export function middleOf({ shape }: PlanDecoration): [number, number] | null {
+  if (shape.kind === 'ellipse') return [shape.cx, shape.cy];
+  if (shape.kind !== 'polygon' || shape.points.length === 0) return null;
+  const n = shape.points.length;
+  return [shape.points.reduce((a, p) => a + p[0], 0) / n, shape.points.reduce((a, p) => a + p[1], 0) / n];
 }
 
 function unpackSection(section: LayoutSection, index: number): DrawnSection {
@@ -85,6 +129,7 @@ function unpackSection(section: LayoutSection, index: number): DrawnSection {
     outline: section.outline,
     box: boxOf(section.outline),
     center: section.center,
+    room: roomAround(section.center, section.outline),
     pitch: 200,
     mainCategory: section.category,
   };
@@ -139,6 +184,19 @@ function mostCommon(values: Int16Array): number {
   let best = -1;
   for (const [value, n] of counts) if (best === -1 || n > counts.get(best)!) best = value;
   return best;
+}
+
+/** Shortest distance from a point to the outline's edges. */
+function roomAround([x, y]: [number, number], outline: readonly [number, number][]): number {
+  let room = Number.POSITIVE_INFINITY;
+  outline.forEach(([bx, by], i) => {
+    const [ax, ay] = outline[(i + outline.length - 1) % outline.length]!;
+    const length = (bx - ax) ** 2 + (by - ay) ** 2;
+    const t =
+      length === 0 ? 0 : Math.min(1, Math.max(0, ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / length));
+    room = Math.min(room, Math.hypot(ax + t * (bx - ax) - x, ay + t * (by - ay) - y));
+  });
+  return Number.isFinite(room) ? room : 0;
 }
 
 function boxOf(points: readonly [number, number][]): Box {

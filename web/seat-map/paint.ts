@@ -1,5 +1,5 @@
 import type { PlanDecoration } from '../../src/core/seat-map.ts';
-import type { Drawing, DrawnSection } from './drawing.ts';
+import { type Drawing, type DrawnSection, middleOf } from './drawing.ts';
 import { isFree } from './feed.ts';
 import type { Look, Palette, Sprites } from './sprites.ts';
 import { type Size, toScreen, type Viewport } from './viewport.ts';
@@ -132,13 +132,13 @@ function paintLabel(
   left: number | null,
 ): void {
   const { view, palette } = scene;
-  const width = (section.box.right - section.box.left) * view.scale;
-  const height = (section.box.bottom - section.box.top) * view.scale;
-  const fontSize = Math.min(15, Math.max(10, Math.min(width / 4, height / 2.5)));
+  const room = section.room * view.scale;
+  const fontSize = Math.min(15, Math.max(9.5, room * 0.75));
   ctx.font = `600 ${fontSize}px system-ui, sans-serif`;
-  if (height < 11 || ctx.measureText(section.name).width > width) return;
+  // A label may reach a little over a slanted edge, not into the neighbour.
+  if (room < 6 || ctx.measureText(section.name).width > room * 3) return;
   const [x, y] = toScreen(view, section.center[0], section.center[1]);
-  const second = left !== null && height > fontSize * 3.2 ? scene.leftText(left) : null;
+  const second = left !== null && room > fontSize * 1.5 ? scene.leftText(left) : null;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
   ctx.lineJoin = 'round';
@@ -155,7 +155,7 @@ function paintLabel(
   }
   write(section.name, y - fontSize * 0.6);
   ctx.font = `${fontSize * 0.85}px system-ui, sans-serif`;
-  if (ctx.measureText(second).width <= width) write(second, y + fontSize * 0.6);
+  if (ctx.measureText(second).width <= room * 2.4) write(second, y + fontSize * 0.6);
 }
 
 /** The diameter of a seat on screen. */
@@ -215,13 +215,10 @@ function paintDecoration(ctx: CanvasRenderingContext2D, scene: Scene, decoration
   ctx.strokeStyle = decoration.borderColor || palette.line;
   ctx.lineWidth = 1;
   ctx.globalAlpha = palette.dark ? 0.35 : 0.8;
-  let middle: [number, number] | null = null;
   if (shape.kind === 'polygon') {
     tracePath(ctx, shape.points, view);
     ctx.fill();
     ctx.stroke();
-    const n = Math.max(1, shape.points.length);
-    middle = [shape.points.reduce((a, p) => a + p[0], 0) / n, shape.points.reduce((a, p) => a + p[1], 0) / n];
   } else if (shape.kind === 'ellipse') {
     const [x, y] = toScreen(view, shape.cx, shape.cy);
     ctx.beginPath();
@@ -236,11 +233,11 @@ function paintDecoration(ctx: CanvasRenderingContext2D, scene: Scene, decoration
     );
     ctx.fill();
     ctx.stroke();
-    middle = [shape.cx, shape.cy];
   }
   ctx.globalAlpha = 1;
   const text = shape.kind === 'text' ? shape.text : decoration.label;
-  const at = shape.kind === 'text' ? ([shape.x, shape.y] as const) : middle;
+  if (shape.kind !== 'text' && !scene.drawing.labelled.has(decoration)) return;
+  const at = shape.kind === 'text' ? ([shape.x, shape.y] as const) : middleOf(decoration);
   if (!text || !at) return;
   const fontSize = Math.min(22, shape.kind === 'text' ? shape.size * view.scale : 14);
   if (fontSize < 7) return;
@@ -251,7 +248,7 @@ function paintDecoration(ctx: CanvasRenderingContext2D, scene: Scene, decoration
   ctx.lineWidth = 3;
   ctx.strokeStyle = palette.ground;
   ctx.strokeText(text, x, y);
-  ctx.fillStyle = palette.ink2;
+  ctx.fillStyle = palette.ink;
   ctx.fillText(text, x, y);
 }
 

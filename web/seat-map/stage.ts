@@ -30,7 +30,7 @@ export type StageData = Pick<Scene, 'counts' | 'bits' | 'mine' | 'selected' | 'o
 
 const marginPx = 14;
 /** Seats are opened at least this far apart, so that a finger finds them. */
-const openPitchPx = 17;
+const openPitchPx = 20;
 const seatPitchMaxPx = 60;
 const moveMs = 260;
 
@@ -80,8 +80,7 @@ export function createStage(
   });
 
   function overview(): Viewport {
-    const box = { left: 0, top: 0, right: drawing.width, bottom: drawing.height };
-    return fit(box, scene.size, marginPx);
+    return fit(drawing.box, scene.size, marginPx);
   }
 
   function invalidate(what: 'base' | 'live'): void {

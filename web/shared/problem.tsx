@@ -10,7 +10,7 @@ export function problemText(problem: Problem): string {
 /** The one view of an error. */
 export function ProblemView(props: { problem: Problem; onClose?: () => void }) {
   return (
-    <Notice tone="bad" title={texts.problems.title} onClose={props.onClose}>
+    <Notice tone="bad" title={texts.problems.title} onClose={props.onClose} insight>
       <p>{problemText(props.problem)}</p>
     </Notice>
   );

@@ -34,20 +34,22 @@ export function SeatTable(props: {
           return (
             <tr key={seat.seat}>
               <td>
-                <strong>{seat.sectionName}</strong>
+                <strong>{texts.map.sectionName(seat.sectionName)}</strong>
                 <div>{where}</div>
                 <div class="muted small">{seat.category}</div>
               </td>
               <td class="amount">
                 {money(seat.price, currency)}
-                {seat.fee > 0 && <div class="muted small">{texts.event.fee(money(seat.fee, currency))}</div>}
+                {seat.fee > 0 && (
+                  <div class="muted small">{texts.event.feeOne(money(seat.fee, currency))}</div>
+                )}
               </td>
               {props.onRemove && (
                 <td class="amount">
                   <button
                     type="button"
                     class="remove"
-                    aria-label={words.removeWhich(`${seat.sectionName}, ${where}`)}
+                    aria-label={words.removeWhich(`${texts.map.sectionName(seat.sectionName)}, ${where}`)}
                     onClick={() => props.onRemove?.(seat.seat)}
                   >
                     <span aria-hidden="true">×</span>

@@ -60,9 +60,15 @@ export function Notice(props: {
   title?: string;
   children: ComponentChildren;
   onClose?: () => void;
+  /** Comes into sight when it appears: what it explains happened out of sight of its place. */
+  insight?: boolean;
 }) {
+  const ref = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (props.insight) ref.current?.scrollIntoView({ block: 'nearest' });
+  }, []);
   return (
-    <div class={`notice ${props.tone === 'good' ? '' : (props.tone ?? '')}`}>
+    <div ref={ref} class={`notice ${props.tone === 'good' ? '' : (props.tone ?? '')}`}>
       {props.title && <strong>{props.title}</strong>}
       <div class="stack">{props.children}</div>
       {props.onClose && (

@@ -1,4 +1,4 @@
-import { count, money, plural } from './format.ts';
+import { count, listed, money, plural } from './format.ts';
 
 const seats = (n: number) => plural(n, { one: '# seat', other: '# seats' });
 
@@ -9,6 +9,18 @@ function seat(s: { row: string; number: string }): string {
   return s.row ? `Row ${s.row}` : 'Standing, no numbered seat';
 }
 
+/** A bare `112` or `B2` says little by itself; `North Stand` needs no addition. */
+function section(name: string): string {
+  return /^[\p{L}\p{N}]{1,4}$/u.test(name) ? `Section ${name}` : name;
+}
+
+/** Several seats of one row in one breath. */
+function seatsInRow(row: string, numbers: string[]): string {
+  if (numbers.length === 1) return seat({ row, number: numbers[0]! });
+  const which = `seats ${listed(numbers)}`;
+  return row ? `row ${row}, ${which}` : which;
+}
+
 export const mapTexts = {
   title: 'Choose your seats',
   changeTitle: 'Change your seats',
@@ -16,6 +28,8 @@ export const mapTexts = {
     'Your present seats stay yours until the new ones are held. The time that is left does not change.',
   keepOld: 'Keep the seats I have',
   seat,
+  sectionName: section,
+  seatsInRow,
   ways: { label: 'How to choose', best: 'Best available', map: 'Map', list: 'List' },
   best: {
     title: 'Best available',
@@ -42,8 +56,8 @@ export const mapTexts = {
     whole: 'Whole house',
     hint: 'Choose a section to see its seats',
     section: (name: string, left: number) =>
-      `Section ${name}, ${left === 0 ? 'none left' : `${seats(left)} left`}`,
-    entered: (name: string, left: number) => `Section ${name} opened, ${seats(left)} free.`,
+      `${section(name)}, ${left === 0 ? 'none left' : `${seats(left)} left`}`,
+    entered: (name: string, left: number) => `${section(name)} opened, ${seats(left)} free.`,
     wholeShown: 'Whole house shown.',
     left: (n: number) => (n === 0 ? 'none left' : `${count(n)} left`),
     standing: 'Standing',
@@ -76,13 +90,14 @@ export const mapTexts = {
   list: {
     title: 'Sections and seats as a list',
     choose: 'Open a section to see its rows. Each free seat has a box to tick.',
-    section: (name: string, left: number) => `${name}: ${left === 0 ? 'none left' : `${seats(left)} left`}`,
+    section: (name: string, left: number) =>
+      `${section(name)}: ${left === 0 ? 'none left' : `${seats(left)} left`}`,
     row: (label: string) => (label ? `Row ${label}` : 'Row without a label'),
     rowTaken: (taken: number) => (taken === 0 ? 'all free' : `${count(taken)} taken`),
     rowNone: 'none free',
     back: 'All sections',
     loading: 'Looking which seats are free…',
-    stepsHeading: (name: string) => `Section ${name}`,
+    stepsHeading: section,
   },
   ga: {
     title: (name: string) => name,
