@@ -149,18 +149,15 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
 
     /** Oldest first, so that a small limit still gets round. */
     sweep(limit: number): number {
-      const lapsed = [...holds.values()].filter(
-        (record) => record.state === 'live' && record.deadline <= now,
-      );
-      lapsed.sort((a, b) => a.deadline - b.deadline);
-      for (const record of lapsed.slice(0, limit)) record.state = 'expired';
-      const forgotten = [...holds.values()].filter(
-        (record) => record.state !== 'live' && isForgotten(record),
-      );
-      forgotten.sort((a, b) => a.deadline - b.deadline);
-      const room = forgotten.slice(0, limit - Math.min(limit, lapsed.length));
-      for (const record of room) holds.delete(record.hold);
-      return Math.min(limit, lapsed.length) + room.length;
+      const dueOf = (record: HeldRecord) =>
+        record.deadline + (record.state === 'live' ? 0 : holdLimits.lifeMaxMs);
+      const due = [...holds.values()].filter((record) => record.state !== 'ordered' && dueOf(record) <= now);
+      due.sort((a, b) => dueOf(a) - dueOf(b));
+      for (const record of due.slice(0, limit)) {
+        if (record.state === 'live') record.state = 'expired';
+        else holds.delete(record.hold);
+      }
+      return Math.min(limit, due.length);
     },
   };
 }
