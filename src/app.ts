@@ -72,6 +72,11 @@ export class StartProblem extends Error {
   override readonly name = 'StartProblem';
 }
 
+/** Somebody asked to stop before the start was done. */
+export class StartInterrupted extends Error {
+  override readonly name = 'StartInterrupted';
+}
+
 /** Connections: of the server's 100 some are left for the command line and the operator. */
 const poolSizes = { web: 24, controller: 6, organiser: 3 };
 const organiserStatementMs = 120_000;
@@ -82,6 +87,8 @@ export async function createApp(config: Config, options: AppOptions): Promise<Ap
   try {
     return await assemble(config, options, shutdown);
   } catch (error) {
+    // What was stopped meanwhile fails for that reason alone.
+    if (shutdown.requested.aborted) throw new StartInterrupted('stopped while starting', { cause: error });
     await shutdown.stop('the start failed');
     throw error;
   }

@@ -1,4 +1,4 @@
-import { type App, createApp, type Role, type Runtime, roles } from '../app.ts';
+import { type App, createApp, type Role, type Runtime, roles, StartInterrupted } from '../app.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Config } from '../runtime/config.ts';
 import { createShutdown } from '../runtime/shutdown.ts';
@@ -44,9 +44,9 @@ export async function startCommand(context: StartContext, flags: StartFlags): Pr
     else if (end.failed.length > 0) fail(`Could not be closed in order: ${end.failed.join(', ')}.`);
     else progress('Stopped.');
   } catch (error) {
-    // Ctrl-C during the start: what failed did so because it was stopped.
-    if (!shutdown.requested.aborted) throw error;
+    if (!(error instanceof StartInterrupted)) throw error;
     await shutdown.ended;
+    progress('Stopped.');
   } finally {
     deaf();
   }
