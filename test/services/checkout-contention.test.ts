@@ -38,6 +38,8 @@ async function storm(
   stage: { event: number; epoch: number },
   buyers: number,
   seatsOf: (buyer: number) => number[],
+  at: Till = desk,
+  on: TestDatabase = database,
 ) {
   const answers = await Promise.all(
     Array.from({ length: buyers }, async (_, buyer) => {
