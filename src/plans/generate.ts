@@ -58,7 +58,7 @@ export function generateStadium(options: { seats: number; name?: string }): Pret
 
   // The most rows whose seats still leave room for the standing area, which takes up what is left to the exact count.
   let low = 1;
-  let high = 400;
+  let high = Math.ceil(seats / (bowlOf(curve, 1, seats).sectors.length * 16)) + 4;
   let zones = buildZones(bowlOf(curve, low, seats));
   while (low < high) {
     const middle = (low + high + 1) >> 1;
