@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { isAlive, readPostmaster } from '../../src/runtime/postgres-cluster.ts';
+
+const root = path.resolve(import.meta.dirname, '../..');
+/** The first start makes a stadium of 50,000 seats, and CI's machine may be busy with other tests. */
+const limit = { timeout: 300_000 };
+/** A wish of a person is 5 s; a test on a shared machine only tells a start from a rebuild. */
+const secondStartMs = 20_000;
+
+interface Started {
+  child: ChildProcess;
+  url: string;
+  password: string;
+  startedInMs: number;
+}
+
+/** `npm start` without npm, on a data folder of its own; answers when the addresses are printed. */
+async function start(t: TestContext, dataDir: string): Promise<Started> {
+  const before = systemClock.monotonic();
+  const child = spawn(process.execPath, ['scripts/start.mjs'], {
+    cwd: root,
+    env: { ...process.env, ONSALE_DATA_DIR: dataDir, PORT: '0', ONSALE_LOG_LEVEL: 'warn' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.after(() => void child.kill('SIGKILL'));
+  let printed = '';
+  const told = new Promise<Started>((resolve, reject) => {
+    const read = (chunk: Buffer): void => {
+      printed += String(chunk);
+      const url = /Buyers\s+(http:\/\/[^/\s]+)/.exec(printed)?.[1];
+      const password = /Organiser\s+\S+\s+\S+@\S+\s+(\S+)/.exec(printed)?.[1];
+      if (url && password) resolve({ child, url, password, startedInMs: systemClock.monotonic() - before });
+    };
+    child.stdout?.on('data', read);
+    child.stderr?.on('data', read);
+    child.once('exit', (code, signal) => reject(new Error(`it ended with ${signal ?? code}:\n${printed}`)));
+  });
+  return await told;
+}
+
+async function answers(url: string): Promise<number> {
+  const response = await fetch(url);
+  await response.arrayBuffer();
+  return response.status;
+}
+
+function postmasterOf(dataDir: string): number {
+  const found = readPostmaster(path.join(dataDir, 'postgres/cluster'));
+  assert.ok(found);
+  return found.pid;
+}
+
+test(
+  'D4: npm start sells, survives kill -9 with all it knew, and Ctrl-C leaves nothing running',
+  limit,
+  async (t) => {
+    const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-start-'));
+    fs.chmodSync(dataDir, 0o755);
+    t.after(() => fs.rmSync(dataDir, { recursive: true, force: true }));
+
+    const first = await start(t, dataDir);
+    assert.equal(await answers(`${first.url}/healthz`), 200);
+    assert.equal(await answers(`${first.url}/readyz`), 200);
+    assert.equal(await answers(`${first.url}/events/demo`), 200);
+    const orphan = postmasterOf(dataDir);
+
+    // Another one on the same folder is refused, and the first goes on.
+    await assert.rejects(start(t, dataDir), /Another Onsale \(process \d+\) is running/);
+    assert.equal(await answers(`${first.url}/readyz`), 200);
+
+    const gone = once(first.child, 'exit');
+    first.child.kill('SIGKILL');
+    await gone;
+    assert.equal(isAlive(orphan), true);
+
+    const second = await start(t, dataDir);
+    t.diagnostic(
+      `first start ${Math.round(first.startedInMs)} ms, second ${Math.round(second.startedInMs)} ms`,
+    );
+    assert.ok(second.startedInMs < secondStartMs, `${second.startedInMs} ms`);
+    assert.equal(postmasterOf(dataDir), orphan, 'the orphan was adopted');
+    assert.equal(second.password, first.password);
+    assert.equal(await answers(`${second.url}/readyz`), 200);
+
+    const ended = once(second.child, 'exit');
+    second.child.kill('SIGINT');
+    // Ctrl-C under npm arrives twice.
+    second.child.kill('SIGINT');
+    assert.deepEqual(await ended, [0, null]);
+    assert.equal(isAlive(orphan), false);
+    await assert.rejects(fetch(`${second.url}/healthz`));
+  },
+);
