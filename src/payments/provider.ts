@@ -25,7 +25,7 @@ export interface PaymentProvider {
   void(command: VoidCommand): Promise<ProviderAnswer>;
   /** Gives captured money back, whole or in part, minor units. */
   refund(command: RefundCommand): Promise<RefundAnswer>;
-  /** The object's present state by the provider's id. */
+  /** The object's present state by the provider's id: `done` with a view of any status, or `unknown`. */
   lookup(object: ProviderObjectId): Promise<ProviderAnswer>;
   /** Checks the signature over the raw bytes; null when it is forged, stale or malformed. */
   parseWebhook(rawBody: Uint8Array, signature: string | undefined): ProviderEvent | null;

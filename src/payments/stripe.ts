@@ -1,17 +1,23 @@
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import Stripe from 'stripe';
-import { impossible } from '../core/outcome.ts';
+import { assert, impossible } from '../core/outcome.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type {
+  AuthoriseCommand,
+  CaptureCommand,
+  OpenCommand,
   PaymentProvider,
   PaymentView,
   ProviderAnswer,
   ProviderEvent,
   RefundAnswer,
+  RefundCommand,
+  VoidCommand,
 } from './provider.ts';
 import { refundViewOf, unknown, type Verdict, verdictOf, viewOf } from './stripe-answers.ts';
+import { type Judge, judgeAuthorise, judgeCapture, judgeVoid } from './stripe-judges.ts';
 
 export interface StripeOptions {
   secretKey: string;
@@ -41,31 +47,105 @@ const EXPAND = ['latest_charge', 'payment_method'];
  * the same request once more. It carries our key, so it cannot do the work twice.
  */
 export function createStripeProvider(options: StripeOptions): PaymentProvider {
-  const { log, clock } = options;
   const stripe = createClient(options);
   const secrets = options.webhookSecrets.map((secret) => secret.trim()).filter((secret) => secret !== '');
-  const withKey = (key: string): Stripe.RequestOptions => ({ idempotencyKey: key });
+  const { look, attempt } = createAttempts(stripe, options.log);
 
-  const look = async (object: string): Promise<PaymentView | (ProviderAnswer & { kind: 'unknown' })> => {
-    try {
-      const intent = await stripe.paymentIntents.retrieve(object, { expand: EXPAND });
-      return viewOf(intent) ?? unknown('server_error', `unknown status ${intent.status}`);
-    } catch (fault) {
-      const verdict = verdictOf(fault);
-      return unknown(verdict.kind === 'unknown' ? verdict.reason : 'not_found', verdict.detail);
-    }
+  return {
+    name: 'stripe',
+    capabilities: { hold: true, partialCapture: true, voidIsFinal: true, windowSeconds: HOLD_WINDOW_S },
+    open: async (command) => attempt(creation(stripe, command), null, (view) => ({ kind: 'done', view })),
+    authorise: async (command) => attempt(confirmation(stripe, command), command.object, judgeAuthorise),
+    capture: async (command) => attempt(capturing(stripe, command), command.object, judgeCapture),
+    void: async (command) => attempt(cancellation(stripe, command), command.object, judgeVoid),
+    refund: async (command) => refund(stripe, command, options.log),
+    lookup: async (object) => {
+      const found = await look(object);
+      return 'kind' in found ? found : { kind: 'done', view: found };
+    },
+    parseWebhook: (rawBody, signature) =>
+      parseWebhook(stripe, secrets, rawBody, signature, options.clock.now()),
+    ping: async () => {
+      try {
+        await stripe.balance.retrieve({}, { timeout: PING_TIMEOUT_MS });
+        return { ok: true };
+      } catch (fault) {
+        return { ok: false, reason: verdictOf(fault).detail };
+      }
+    },
+  };
+}
+
+type Call = () => Promise<Stripe.PaymentIntent>;
+type Unknown = ProviderAnswer & { kind: 'unknown' };
+
+function creation(stripe: Stripe, command: OpenCommand): Call {
+  const options = keyed(command.key);
+  const params: Stripe.PaymentIntentCreateParams = {
+    amount: minor(command.amount),
+    currency: command.currency.toLowerCase(),
+    capture_method: 'manual',
+    // `payment_method_types` is refused since API version 2026-09-30; this list filters instead.
+    allowed_payment_method_types: ['card'],
+    // An empty text is refused. No `receipt_email`: Stripe would mail a receipt of its own beside ours, and an address
+    // that it finds odd would refuse the whole payment.
+    ...(command.description && { description: command.description }),
+    metadata: { order: command.reference, event: command.eventId },
+    expand: EXPAND,
+  };
+  return () => stripe.paymentIntents.create(params, options);
+}
+
+function confirmation(stripe: Stripe, command: AuthoriseCommand): Call {
+  const options = keyed(command.key);
+  const { instrument } = command;
+  const params: Stripe.PaymentIntentConfirmParams = {
+    ...('paymentMethod' in instrument
+      ? { payment_method: instrument.paymentMethod }
+      : { confirmation_token: instrument.confirmationToken }),
+    return_url: command.returnUrl,
+    expand: EXPAND,
+  };
+  return () => stripe.paymentIntents.confirm(command.object, params, options);
+}
+
+function capturing(stripe: Stripe, command: CaptureCommand): Call {
+  const options = keyed(command.key);
+  const params = { amount_to_capture: minor(command.amount), expand: EXPAND };
+  return () => stripe.paymentIntents.capture(command.object, params, options);
+}
+
+function cancellation(stripe: Stripe, command: VoidCommand): Call {
+  const options = keyed(command.key);
+  return () =>
+    stripe.paymentIntents.cancel(
+      command.object,
+      { cancellation_reason: 'abandoned', expand: EXPAND },
+      options,
+    );
+}
+
+interface Attempts {
+  look(object: string): Promise<PaymentView | Unknown>;
+  /** Makes the call and judges what became of it, looking the object up where the error says no more. */
+  attempt(call: Call, object: string | null, judge: Judge): Promise<ProviderAnswer>;
+}
+
+function createAttempts(stripe: Stripe, log: Logger): Attempts {
+  const look = async (object: string): Promise<PaymentView | Unknown> => {
+    const verdict = await answerOf(() => stripe.paymentIntents.retrieve(object, { expand: EXPAND }));
+    if (verdict.kind === 'view') return verdict.view;
+    return unknown(verdict.kind === 'unknown' ? verdict.reason : 'not_found', verdict.detail);
   };
 
-  /** Makes the call and judges what became of it by `judge`, looking the object up where the error says no more. */
-  const attempt = async (
-    call: () => Promise<Stripe.PaymentIntent>,
-    object: string | null,
-    judge: (view: PaymentView, answered: boolean) => ProviderAnswer,
-  ): Promise<ProviderAnswer> => {
+  const attempt = async (call: Call, object: string | null, judge: Judge): Promise<ProviderAnswer> => {
     const verdict = await answerOf(call);
     switch (verdict.kind) {
       case 'view':
-        return judge(verdict.view, true);
+        // Another object's state says nothing about this one.
+        return object === null || verdict.view.object === object
+          ? judge(verdict.view, true)
+          : unknown('server_error', `asked about ${object}, answered about ${verdict.view.object}`);
       case 'unknown':
         log.warn({ object, reason: verdict.reason, detail: verdict.detail }, 'stripe: outcome unknown');
         return verdict;
@@ -83,97 +163,10 @@ export function createStripeProvider(options: StripeOptions): PaymentProvider {
         return impossible(verdict, 'verdict');
     }
   };
-
-  return {
-    name: 'stripe',
-    capabilities: { hold: true, partialCapture: true, voidIsFinal: true, windowSeconds: HOLD_WINDOW_S },
-
-    open: (command) =>
-      attempt(
-        () =>
-          stripe.paymentIntents.create(
-            {
-              amount: command.amount,
-              currency: command.currency.toLowerCase(),
-              capture_method: 'manual',
-              // `payment_method_types` is refused since API version 2026-09-30; this list filters instead.
-              allowed_payment_method_types: ['card'],
-              description: command.description,
-              ...(command.email && { receipt_email: command.email }),
-              metadata: { order: command.reference, event: command.eventId },
-              expand: EXPAND,
-            },
-            withKey(command.key),
-          ),
-        null,
-        (view) => ({ kind: 'done', view }),
-      ),
-
-    authorise: (command) =>
-      attempt(
-        () =>
-          stripe.paymentIntents.confirm(
-            command.object,
-            {
-              ...('paymentMethod' in command.instrument
-                ? { payment_method: command.instrument.paymentMethod }
-                : { confirmation_token: command.instrument.confirmationToken }),
-              return_url: command.returnUrl,
-              expand: EXPAND,
-            },
-            withKey(command.key),
-          ),
-        command.object,
-        judgeAuthorise,
-      ),
-
-    capture: (command) =>
-      attempt(
-        () =>
-          stripe.paymentIntents.capture(
-            command.object,
-            { amount_to_capture: command.amount, expand: EXPAND },
-            withKey(command.key),
-          ),
-        command.object,
-        judgeCapture,
-      ),
-
-    void: (command) =>
-      attempt(
-        () =>
-          stripe.paymentIntents.cancel(
-            command.object,
-            { cancellation_reason: 'abandoned', expand: EXPAND },
-            withKey(command.key),
-          ),
-        command.object,
-        judgeVoid,
-      ),
-
-    refund: (command) => refund(stripe, command, log),
-
-    lookup: async (object) => {
-      const found = await look(object);
-      return 'kind' in found ? found : { kind: 'done', view: found };
-    },
-
-    parseWebhook: (rawBody, signature) => parseWebhook(stripe, secrets, rawBody, signature, clock.now()),
-
-    ping: async () => {
-      try {
-        await stripe.balance.retrieve({}, { timeout: PING_TIMEOUT_MS });
-        return { ok: true };
-      } catch (fault) {
-        return { ok: false, reason: verdictOf(fault).detail };
-      }
-    },
-  };
+  return { look, attempt };
 }
 
-async function answerOf(
-  call: () => Promise<Stripe.PaymentIntent>,
-): Promise<Verdict | { kind: 'view'; view: PaymentView }> {
+async function answerOf(call: Call): Promise<Verdict | { kind: 'view'; view: PaymentView }> {
   try {
     const intent = await call();
     const view = viewOf(intent);
@@ -181,6 +174,20 @@ async function answerOf(
   } catch (fault) {
     return verdictOf(fault);
   }
+}
+
+const KEY_LENGTH_MAX = 255;
+
+/** Without a key the SDK would make one up, and our retry would do the work twice. */
+function keyed(key: string): Stripe.RequestOptions {
+  assert(key.length > 0 && key.length <= KEY_LENGTH_MAX, `idempotency key of ${key.length} characters`);
+  return { idempotencyKey: key };
+}
+
+/** An amount left out would mean the whole, so a wrong one must never be sent. */
+function minor(amount: number): number {
+  assert(Number.isSafeInteger(amount) && amount > 0, `amount ${amount}`);
+  return amount;
 }
 
 function createClient(options: StripeOptions): Stripe {
@@ -201,74 +208,15 @@ function createClient(options: StripeOptions): Stripe {
   });
 }
 
-/** `answered`: the view is the call's own answer; otherwise it was looked up after the call did not fit the state. */
-function judgeAuthorise(view: PaymentView, answered: boolean): ProviderAnswer {
-  switch (view.status) {
-    case 'authorised':
-    case 'captured':
-      return { kind: 'done', view };
-    case 'waiting':
-    case 'processing':
-      return { kind: 'pending', view };
-    case 'cancelled':
-      return refused(view, 'the payment was cancelled');
-    case 'new':
-      // Right after an unexpected state this means that the state moved on meanwhile; nothing of this call stands.
-      return refused(view, answered ? 'not authorised' : 'not possible when it was tried');
-    default:
-      return impossible(view.status, 'status');
-  }
-}
-
-function judgeCapture(view: PaymentView, answered: boolean): ProviderAnswer {
-  switch (view.status) {
-    case 'captured':
-      return { kind: 'done', view };
-    case 'processing':
-      return { kind: 'pending', view };
-    case 'authorised':
-      // Answered, yet still reserved, or refused for its state and now in that very state: nobody can say.
-      return unknown('conflict', answered ? 'still reserved after capture' : 'reserved, yet not capturable');
-    case 'new':
-    case 'waiting':
-    case 'cancelled':
-      return refused(view, `nothing is reserved: ${view.status}`);
-    default:
-      return impossible(view.status, 'status');
-  }
-}
-
-function judgeVoid(view: PaymentView, answered: boolean): ProviderAnswer {
-  switch (view.status) {
-    case 'cancelled':
-      return { kind: 'done', view };
-    case 'captured':
-      return refused(view, 'already captured');
-    case 'processing':
-      return { kind: 'pending', view };
-    case 'new':
-    case 'waiting':
-    case 'authorised':
-      return unknown('conflict', answered ? `still ${view.status} after cancelling` : `now ${view.status}`);
-    default:
-      return impossible(view.status, 'status');
-  }
-}
-
-function refused(view: PaymentView, detail: string): ProviderAnswer {
-  return { kind: 'refused', decline: view.decline ?? 'declined', detail, view };
-}
-
-async function refund(
-  stripe: Stripe,
-  command: Parameters<PaymentProvider['refund']>[0],
-  log: Logger,
-): Promise<RefundAnswer> {
+async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Promise<RefundAnswer> {
+  const options = keyed(command.key);
+  const params = {
+    payment_intent: command.object,
+    amount: minor(command.amount),
+    metadata: { refund: command.reference },
+  };
   try {
-    const made = await stripe.refunds.create(
-      { payment_intent: command.object, amount: command.amount, metadata: { refund: command.reference } },
-      { idempotencyKey: command.key },
-    );
+    const made = await stripe.refunds.create(params, options);
     const view = refundViewOf(made, command.object);
     if (view.status === 'failed') {
       return { kind: 'refused', detail: `refund ${made.id} ${made.status}: ${made.failure_reason ?? ''}` };

@@ -169,7 +169,7 @@ test('P4: the bank’s page authorises or refuses by keyboard and sends the buye
     await page.goto(asked.view.action!.url);
     assert.match(
       (await page.textContent('main')) ?? '',
-      /€50\.00.*3220.*<script>alert\(1\)<\/script> & "seats"/s,
+      /50\.00 EUR.*3220.*<script>alert\(1\)<\/script> & "seats"/s,
     );
     assert.deepEqual(await seriousFindings(page), []);
     await page.getByRole('button', { name: button }).focus();

@@ -236,3 +236,29 @@ test('P5: a key that is 24 hours old is forgotten, and a reservation of 7 days e
   assert.ok(expired.kind === 'refused', JSON.stringify(expired));
   assert.equal(expired.view?.status, 'cancelled');
 });
+
+test('hostile requests are answered or cut off, and the simulator lives on', async () => {
+  const authorization = `Bearer ${sim.secretKey}`;
+  const odd = [
+    ['GET', '//', undefined],
+    ['GET', '/v1/payment_intents/%E0%A4%A', undefined],
+    ['GET', '/v1/payment_intents?created[gte]=x&limit=1e9', undefined],
+    ['GET', '/v1/payment_intents?limit=-1', undefined],
+    ['POST', '/v1/payment_intents', 'a[b][c][d][e][f][g][h][i][j]=1'],
+    ['POST', '/v1/payment_intents', `amount=5000&currency=eur&description=${'x'.repeat(70_000)}`],
+    ['POST', '/v1/payment_intents', 'amount=-1&currency=eur'],
+    ['POST', '/v1/payment_intents', 'amount=5000&currency=__proto__'],
+    ['POST', '/v1/payment_intents', 'amount=5000&currency=eur&description='],
+    ['POST', '/v1/payment_intents', 'amount=5001&currency=isk'],
+    ['POST', '/v1/payment_intents/constructor/confirm', 'payment_method=pm_card_visa'],
+    ['POST', '/_sim/faults', '{"fault":"__proto__"}'],
+    ['POST', '/_sim/webhooks/target', '{"url":"file:///etc/passwd"}'],
+    ['GET', '/authenticate/%00', undefined],
+    ['PUT', '/v1/balance', 'x=1'],
+  ] as const;
+  for (const [method, path, body] of odd) {
+    const { status } = await fetch(`${sim.url}${path}`, { method, body, headers: { authorization } });
+    assert.ok(status >= 400 && status < 500, `${method} ${path}: ${status}`);
+  }
+  assert.deepEqual(await sim.provider.ping(), { ok: true });
+});

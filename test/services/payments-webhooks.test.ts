@@ -61,7 +61,7 @@ async function untilAccepted(event: string): Promise<void> {
 let sim: TestSimulator;
 let receiver: Receiver;
 before(async () => {
-  sim = await startTestSimulator();
+  sim = await startTestSimulator({ webhookEvents: 'all' });
   receiver = await startReceiver(sim);
   await sim.webhooksTo(receiver.url);
 });
@@ -173,4 +173,22 @@ test('P6: a receiver that answers 500 is asked again, also after the simulator w
   const next = await openPayment(sim.provider);
   await untilTypes(next.object, 'payment_intent.created');
   assert.equal(typesOf(object).length, accepted);
+});
+
+test('P6: by default only what a shop needs is delivered; the rest stays readable', async () => {
+  const shop = await startTestSimulator({ webhookUrl: receiver.url });
+  try {
+    const { object } = await openPayment(shop.provider);
+    await shop.provider.authorise({
+      key: 'subscribed',
+      object,
+      instrument: { paymentMethod: 'pm_card_visa' },
+      returnUrl: 'http://shop.test/',
+    });
+    await shop.provider.capture({ key: 'subscribed-capture', object, amount: 5000 });
+    await untilTypes(object, 'payment_intent.succeeded', 'payment_intent.amount_capturable_updated');
+    assert.equal(typesOf(object).length, 2);
+  } finally {
+    await shop.stop();
+  }
 });

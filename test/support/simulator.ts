@@ -50,13 +50,13 @@ export interface TestSimulator {
 
 /** Starts the payment simulator as the process that it is, on a free port with a ledger of its own. */
 export async function startTestSimulator(
-  options: { webhookUrl?: string; timeoutMs?: number } = {},
+  options: { webhookUrl?: string; webhookEvents?: string; timeoutMs?: number } = {},
 ): Promise<TestSimulator> {
   const dataDir = await mkdtemp(join(tmpdir(), 'onsale-simulator-'));
   const secretKey = 'sk_test_simulator';
   const publishableKey = 'pk_test_simulator';
   const webhookSecret = 'whsec_simulator';
-  let running = await launch(dataDir, 0, options.webhookUrl);
+  let running = await launch(dataDir, 0, options);
   const { port, url } = running;
 
   const providerWith: TestSimulator['providerWith'] = (given) =>
@@ -103,7 +103,7 @@ export async function startTestSimulator(
     kill,
     restart: async () => {
       await kill();
-      running = await launch(dataDir, port, options.webhookUrl);
+      running = await launch(dataDir, port, options);
     },
     stop: async () => {
       await kill();
@@ -115,10 +115,11 @@ export async function startTestSimulator(
 async function launch(
   dataDir: string,
   port: number,
-  webhookUrl: string | undefined,
+  options: { webhookUrl?: string; webhookEvents?: string },
 ): Promise<{ child: ChildProcess; port: number; url: string }> {
   const args = ['--import', 'tsx', MAIN, '--data-dir', dataDir, '--port', String(port)];
-  if (webhookUrl) args.push('--webhook-url', webhookUrl);
+  if (options.webhookUrl) args.push('--webhook-url', options.webhookUrl);
+  if (options.webhookEvents) args.push('--webhook-events', options.webhookEvents);
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   for await (const line of createInterface({ input: child.stdout })) {
     const ready = JSON.parse(line) as { ready: boolean; port: number; url: string };

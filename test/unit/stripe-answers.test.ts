@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Stripe from 'stripe';
+import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { declineOf, refundViewOf, verdictOf, viewOf } from '../../src/payments/stripe-answers.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
 
 const { errors } = Stripe;
 
@@ -188,4 +191,24 @@ test('refund statuses: only plain words are final', () => {
     [of('succeeded').reference, of('succeeded').object, of('succeeded').currency],
     ['r1', 'pi_1', 'EUR'],
   );
+});
+
+test('a missing key or amount is a bug that never reaches the provider', async () => {
+  const provider = createStripeProvider({
+    secretKey: 'sk_test_x',
+    webhookSecrets: [],
+    apiBase: 'http://127.0.0.1:9',
+    log: silentLogger,
+    clock: systemClock,
+  });
+  const capture = (key: string, amount: number) => provider.capture({ key, object: 'pi_1', amount });
+  await assert.rejects(() => capture('', 100), /idempotency key/);
+  await assert.rejects(() => capture('k'.repeat(256), 100), /idempotency key/);
+  for (const amount of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+    await assert.rejects(() => capture('k', amount), /amount/);
+    await assert.rejects(
+      () => provider.refund({ key: 'k', object: 'pi_1', amount, reference: 'r' }),
+      /amount/,
+    );
+  }
 });

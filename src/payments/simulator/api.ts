@@ -85,6 +85,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
     if (known && deps.clock.now() - known.at < KEY_LIFE_MS) {
       if (known.fingerprint !== fingerprint) throw keyMismatch(key);
       const { status, body } = known;
+      await journal.settled();
       return leave({ status, body, stored: true, headers: { 'idempotent-replayed': 'true' } }, struck);
     }
     running.add(key);

@@ -1,3 +1,4 @@
+import { amountMax, isChargeable, stepOf } from '../../core/money.ts';
 import { ApiError, invalid, unexpectedState } from './api-error.ts';
 import { type Bank, change, chargeOf, find, methodOf } from './bank.ts';
 import type { Decline } from './cards.ts';
@@ -14,7 +15,6 @@ import type { ChargeRow, IntentRow, IntentStatus, MethodRow } from './rows.ts';
 /** Stripe cancels an intent after too many confirmations; the exact number is theirs. */
 const CONFIRMATIONS_MAX = 25;
 const HOLD_WINDOW_S = 7 * 24 * 3600;
-const AMOUNT_MAX = 99_999_999;
 const AMOUNT_MIN = 50;
 /** Where 50 minor units would be a fortune or nothing. */
 const AMOUNT_MIN_BY_CURRENCY: Record<string, number> = { gbp: 30, jpy: 50, krw: 100, huf: 17_500, sek: 300 };
@@ -93,8 +93,11 @@ function checkAmount(amount: number, currency: string): void {
   if (amount < least) {
     throw invalid(`Amount must be at least ${least} ${currency}`, 'amount', 'amount_too_small');
   }
-  if (amount > AMOUNT_MAX) {
-    throw invalid(`Amount must be no more than ${AMOUNT_MAX} ${currency}`, 'amount', 'amount_too_large');
+  if (amount > amountMax) {
+    throw invalid(`Amount must be no more than ${amountMax} ${currency}`, 'amount', 'amount_too_large');
+  }
+  if (!isChargeable(amount, currency.toUpperCase())) {
+    throw invalid(`Amount must be a multiple of ${stepOf(currency.toUpperCase())} ${currency}`, 'amount');
   }
 }
 

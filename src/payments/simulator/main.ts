@@ -14,6 +14,7 @@ import { startSimulator } from './server.ts';
  * | `--host`            | `SIMULATOR_HOST`            | 127.0.0.1                                                |
  * | `--public-url`      | `SIMULATOR_PUBLIC_URL`      | as browsers reach it; http://host:port                   |
  * | `--webhook-url`     | `SIMULATOR_WEBHOOK_URL`     | where events go; none: they wait                         |
+ * | `--webhook-events`  | `SIMULATOR_WEBHOOK_EVENTS`  | types with commas between, or all; what a shop needs     |
  * | `--webhook-secret`  | `SIMULATOR_WEBHOOK_SECRET`  | whsec_simulator                                          |
  * | `--secret-key`      | `SIMULATOR_SECRET_KEY`      | sk_test_simulator                                        |
  * | `--publishable-key` | `SIMULATOR_PUBLISHABLE_KEY` | pk_test_simulator                                        |
@@ -30,6 +31,7 @@ const { values } = parseArgs({
     host: { type: 'string' },
     'public-url': { type: 'string' },
     'webhook-url': { type: 'string' },
+    'webhook-events': { type: 'string' },
     'webhook-secret': { type: 'string' },
     'secret-key': { type: 'string' },
     'publishable-key': { type: 'string' },
@@ -43,6 +45,7 @@ function setting(name: Exclude<keyof typeof values, 'detached'>): string | undef
 }
 
 const dataDir = setting('data-dir');
+const events = setting('webhook-events');
 const port = Number(setting('port') ?? '0');
 if (!dataDir) throw new Error('--data-dir (or SIMULATOR_DATA_DIR) is needed: where the ledger is kept');
 if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new Error('--port must be 0 to 65535');
@@ -53,6 +56,7 @@ const simulator = await startSimulator({
   host: setting('host') ?? '127.0.0.1',
   publicUrl: setting('public-url'),
   webhookUrl: setting('webhook-url'),
+  webhookEvents: events === 'all' ? 'all' : events?.split(','),
   webhookSecret: setting('webhook-secret') ?? 'whsec_simulator',
   secretKey: setting('secret-key') ?? 'sk_test_simulator',
   publishableKey: setting('publishable-key') ?? 'pk_test_simulator',

@@ -1,3 +1,4 @@
+import { decimalOf } from '../../core/money.ts';
 import type { FaultSwitch } from './faults.ts';
 import type { Ledger } from './ledger.ts';
 import { card } from './render.ts';
@@ -106,9 +107,7 @@ interface Amount {
 }
 
 function amount(minor: number, currency: string): Amount {
-  const format = new Intl.NumberFormat('en', { style: 'currency', currency });
-  const digits = format.resolvedOptions().maximumFractionDigits ?? 2;
-  return { amount: format.format(minor / 10 ** digits) };
+  return { amount: `${decimalOf(minor, currency)} ${currency}` };
 }
 
 function time(seconds: number): string {

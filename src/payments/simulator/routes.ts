@@ -197,7 +197,7 @@ export function matchRoute(method: string, path: string): { route: Route; id: st
     if (wanted.length !== segments.length) continue;
     if (!wanted.every((part, i) => part === ':id' || part === segments[i])) continue;
     const at = wanted.indexOf(':id');
-    return { route, id: at < 0 ? '' : decodeURIComponent(segments[at] ?? '') };
+    return { route, id: segments[at] ?? '' };
   }
   return null;
 }
@@ -207,6 +207,8 @@ export function checkParams(route: Route, params: FormTree): void {
     if (route.params.includes(name)) continue;
     throw name === 'payment_method_types' ? typesNoLongerSupported() : unknownParam(name);
   }
+  const empty = Object.keys(params).find((name) => params[name] === '');
+  if (empty) throw invalid(`You passed an empty string for '${empty}'.`, empty, 'parameter_invalid_empty');
 }
 
 function unknownParam(name: string): ApiError {

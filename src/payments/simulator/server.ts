@@ -12,7 +12,7 @@ import { parseForm } from './form.ts';
 import { openJournal } from './journal.ts';
 import { createSite } from './site.ts';
 import { createState, type JournalRecord } from './state.ts';
-import { createWebhooks } from './webhooks.ts';
+import { createWebhooks, SUBSCRIBED } from './webhooks.ts';
 
 export interface SimulatorOptions {
   /** Where `ledger.jsonl` lives; one running simulator per directory. */
@@ -23,6 +23,8 @@ export interface SimulatorOptions {
   /** As browsers reach it; by default the host and port. */
   publicUrl?: string;
   webhookUrl?: string;
+  /** Types that are delivered, as an endpoint at Stripe subscribes to some; by default those that a shop needs. */
+  webhookEvents?: readonly string[] | 'all';
   webhookSecret: string;
   secretKey: string;
   publishableKey: string;
@@ -59,6 +61,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   const faults = createFaults({ clock, random, signal: stopping.signal });
   const webhooks = createWebhooks({
     secret: options.webhookSecret,
+    events: options.webhookEvents ?? SUBSCRIBED,
     clock,
     faults,
     log,
@@ -86,7 +89,8 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   webhooks.deliver([...state.tables.events.values()].filter((event) => !event.delivered));
 
   server.on('request', (req: IncomingMessage, res: ServerResponse) => {
-    const { pathname, searchParams } = new URL(req.url ?? '/', 'http://simulator');
+    const [pathname = '/', query = ''] = (req.url ?? '/').split('?', 2);
+    const searchParams = new URLSearchParams(query);
     const handled = pathname.startsWith('/v1/')
       ? handleApi(req, res, pathname, searchParams, api.handle, bank.id)
       : readBody(req).then((body) => site.handle(req, res, pathname, searchParams, body));

@@ -58,7 +58,7 @@ async function bankPage(
   body: string,
 ): Promise<void> {
   const form = req.method === 'POST' ? new URLSearchParams(body) : query;
-  const intent = find(deps.bank, 'intents', decodeURIComponent(path.slice('/authenticate/'.length)));
+  const intent = find(deps.bank, 'intents', path.slice('/authenticate/'.length));
   if (!intent || form.get('client_secret') !== intent.clientSecret) {
     return html(res, 404, messagePage('Not found', 'There is no such payment.'));
   }

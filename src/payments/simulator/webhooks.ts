@@ -10,6 +10,19 @@ const RETRY_GAPS_MS = [200, 1_000, 5_000, 20_000, 60_000];
 const TRIES_MAX = 60;
 const ANSWER_TIMEOUT_MS = 5_000;
 
+/** What a shop with manual capture needs to hear of; the others stay readable under `/v1/events`. */
+export const SUBSCRIBED: readonly string[] = [
+  'payment_intent.amount_capturable_updated',
+  'payment_intent.succeeded',
+  'payment_intent.canceled',
+  'payment_intent.payment_failed',
+  'payment_intent.requires_action',
+  'charge.refunded',
+  'refund.created',
+  'refund.updated',
+  'refund.failed',
+];
+
 export interface Webhooks {
   /** Where deliveries go from now on; null: nowhere, events wait. */
   target(url: string | null): void;
@@ -22,6 +35,7 @@ export interface Webhooks {
 /** Delivers events at least once, in no promised order, signed as Stripe signs them. */
 export function createWebhooks(deps: {
   secret: string;
+  events: readonly string[] | 'all';
   clock: Clock;
   faults: Faults;
   log: Logger;
@@ -38,13 +52,16 @@ export function createWebhooks(deps: {
     const target = url;
     if (target === null) return false;
     const body = JSON.stringify(eventObject(event));
-    const timeout = new AbortController();
-    const cancel = clock.after(ANSWER_TIMEOUT_MS, () => timeout.abort());
+    // One controller for both ends: `AbortSignal.any` on a signal that lives as long as the process leaks.
+    const ending = new AbortController();
+    const end = (): void => ending.abort();
+    const cancel = clock.after(ANSWER_TIMEOUT_MS, end);
+    signal.addEventListener('abort', end, { once: true });
     try {
       const response = await fetch(target, {
         method: 'POST',
         redirect: 'manual',
-        signal: AbortSignal.any([timeout.signal, signal]),
+        signal: ending.signal,
         headers: {
           'content-type': 'application/json; charset=utf-8',
           'stripe-signature': signature(body, deps.secret, Math.floor(clock.now() / 1000)),
@@ -58,6 +75,7 @@ export function createWebhooks(deps: {
       return false;
     } finally {
       cancel();
+      signal.removeEventListener('abort', end);
     }
   };
 
@@ -79,6 +97,7 @@ export function createWebhooks(deps: {
   };
 
   const dispatch = (event: EventRow): void => {
+    if (deps.events !== 'all' && !deps.events.includes(event.type)) return;
     const { hold, copies, delayMs } = faults
       .strike('webhook', {
         route: undefined,
