@@ -1,1 +1,4 @@
-export {};
+import { render } from 'preact';
+import { Console } from './console.tsx';
+
+render(<Console />, document.getElementById('app')!);

@@ -17,9 +17,11 @@ export interface Call {
   /** An order's own secret, for browsers without the visitor's cookie. */
   secret?: string | null;
   signal?: AbortSignal;
+  /** 15 s unless a large file is sent. */
+  timeoutMs?: number;
 }
 
-const timeoutMs = 15_000;
+const timeoutMsDefault = 15_000;
 const backoffMs = [500, 1000, 2000, 4000, 8000];
 
 /** One try. */
@@ -29,7 +31,7 @@ export async function call<T>(path: string, options: Call = {}): Promise<Answer<
   if (options.raw) headers['content-type'] = options.raw.type;
   if (options.key) headers['idempotency-key'] = options.key;
   if (options.secret) headers.authorization = `Bearer ${options.secret}`;
-  const timeout = AbortSignal.timeout(timeoutMs);
+  const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutMsDefault);
   try {
     const response = await fetch(path, {
       method: options.method ?? 'GET',

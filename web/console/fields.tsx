@@ -1,0 +1,77 @@
+import type { ComponentChildren } from 'preact';
+import type { Problem } from '../../src/http/api-types.ts';
+import { Notice } from '../shared/shell.tsx';
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { minorDigits } from '../shared/texts/format.ts';
+
+/** A labelled text input with its hint. */
+export function Field(props: {
+  id: string;
+  label: string;
+  value: string;
+  onValue: (value: string) => void;
+  hint?: string;
+  type?: 'text' | 'number' | 'datetime-local';
+  required?: boolean;
+  inputMode?: 'decimal' | 'numeric';
+  list?: string;
+}) {
+  return (
+    <div class="field">
+      <label for={props.id}>{props.label}</label>
+      <input
+        id={props.id}
+        type={props.type ?? 'text'}
+        value={props.value}
+        required={props.required}
+        inputMode={props.inputMode}
+        list={props.list}
+        aria-describedby={props.hint ? `${props.id}-hint` : undefined}
+        onInput={(event) => props.onValue(event.currentTarget.value)}
+      />
+      {props.hint && (
+        <span id={`${props.id}-hint`} class="hint">
+          {props.hint}
+        </span>
+      )}
+    </div>
+  );
+}
+
+/** What a request came to: said where it was asked, in a region that is there before. */
+export type Said = { tone: 'good' | 'bad' | 'warn'; text: string; more?: ComponentChildren } | null;
+
+export function SaidView({ said }: { said: Said }) {
+  return (
+    <div role="status" aria-live="polite">
+      {said && (
+        <Notice tone={said.tone} title={said.tone === 'bad' ? consoleTexts.failed : undefined}>
+          <p>{said.text}</p>
+          {said.more}
+        </Notice>
+      )}
+    </div>
+  );
+}
+
+export function refusal(answer: { kind: 'lost' } | { kind: 'problem'; problem: Problem }): Said {
+  return {
+    tone: 'bad',
+    text: answer.kind === 'lost' ? consoleTexts.noAnswer : answer.problem.detail,
+  };
+}
+
+/** `49`, `49.5`, `49,50` in major units to minor ones; null when it is no amount. */
+export function minorOf(text: string, currency: string): number | null {
+  const plain = text.trim().replace(',', '.');
+  if (!/^\d{1,9}(\.\d{1,3})?$/.test(plain)) return null;
+  const digits = minorDigits(currency);
+  const [whole = '0', part = ''] = plain.split('.');
+  if (part.length > digits) return null;
+  return Number(whole) * 10 ** digits + Number(part.padEnd(digits, '0') || '0');
+}
+
+/** A `datetime-local` value is in the browser's time zone. */
+export function instantOf(local: string): string | null {
+  return local === '' ? null : new Date(local).toISOString();
+}

@@ -1,0 +1,147 @@
+import { useState } from 'preact/hooks';
+import { call } from '../shared/api.ts';
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { Field, instantOf, minorOf, refusal, type Said, SaidView } from './fields.tsx';
+import type { OrganiserEvent, PlanSummary } from './shapes.ts';
+
+const words = consoleTexts.newEvent;
+const empty = {
+  name: '',
+  id: '',
+  plan: '',
+  currency: 'EUR',
+  seatFee: '0',
+  orderFee: '0',
+  performanceAt: '',
+  onSaleAt: '',
+  saleEndsAt: '',
+  holdMinutes: '10',
+  holdSeatsMax: '6',
+  accountSeatsMax: '',
+};
+
+type Form = typeof empty;
+
+/** A draft: name, plan, prices, times, limits. */
+export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) => void }) {
+  const [form, setForm] = useState<Form>(empty);
+  const [prices, setPrices] = useState<Record<string, string>>({});
+  const [busy, setBusy] = useState(false);
+  const [said, setSaid] = useState<Said>(null);
+  const plan = props.plans.find((one) => one.plan === form.plan);
+  const set = (field: keyof Form) => (value: string) => setForm({ ...form, [field]: value });
+
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (busy || !plan) return;
+    const body = bodyOf(form, plan, prices);
+    if (typeof body === 'string') return setSaid({ tone: 'bad', text: body });
+    setBusy(true);
+    const answer = await call<OrganiserEvent>('/api/organiser/events', { method: 'POST', body });
+    setBusy(false);
+    if (answer.kind === 'ok') props.onCreated(answer.body.id);
+    else setSaid(refusal(answer));
+  };
+
+  const input = (
+    field: keyof Form,
+    more: { type?: 'number' | 'datetime-local'; hint?: string; required?: boolean } = {},
+  ) => (
+    <Field id={`event-${field}`} label={words[field]} value={form[field]} onValue={set(field)} {...more} />
+  );
+  return (
+    <form class="card stack-l" onSubmit={(event) => void submit(event)}>
+      <h2>{words.title}</h2>
+      <div class="columns">
+        {input('name', { required: true })}
+        {input('id', { hint: words.idHint })}
+        <div class="field">
+          <label for="event-plan">{words.plan}</label>
+          <select
+            id="event-plan"
+            required
+            value={form.plan}
+            onChange={(event) => set('plan')(event.currentTarget.value)}
+          >
+            <option value="">{words.noPlan}</option>
+            {props.plans.map((one) => (
+              <option key={one.plan} value={one.plan}>
+                {`${one.name} (${consoleTexts.plans.version(one.version)})`}
+              </option>
+            ))}
+          </select>
+        </div>
+        {input('currency', { required: true })}
+      </div>
+      {plan && (
+        <fieldset class="stack">
+          <legend class="label">{words.prices}</legend>
+          <div class="columns">
+            {plan.report.categories.map((category, i) => (
+              <Field
+                key={category.name}
+                id={`price-${i}`}
+                label={words.price(category.name, category.seats)}
+                value={prices[category.name] ?? ''}
+                inputMode="decimal"
+                required
+                onValue={(value) => setPrices({ ...prices, [category.name]: value })}
+              />
+            ))}
+          </div>
+        </fieldset>
+      )}
+      <div class="columns">
+        {input('seatFee')}
+        {input('orderFee')}
+      </div>
+      <div class="columns">
+        {input('performanceAt', { type: 'datetime-local', hint: words.local })}
+        {input('onSaleAt', { type: 'datetime-local', hint: words.local })}
+        {input('saleEndsAt', { type: 'datetime-local', hint: words.local })}
+      </div>
+      <div class="columns">
+        {input('holdMinutes', { type: 'number' })}
+        {input('holdSeatsMax', { type: 'number' })}
+        {input('accountSeatsMax', { type: 'number', hint: words.noLimit })}
+      </div>
+      <SaidView said={said} />
+      <div>
+        <button type="submit" class="button primary" aria-disabled={busy}>
+          {busy ? consoleTexts.busy : words.create}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** The request, or the sentence about what is wrong with the form. */
+function bodyOf(form: Form, plan: PlanSummary, prices: Record<string, string>): object | string {
+  const currency = form.currency.trim().toUpperCase();
+  if (!/^[A-Z]{3}$/.test(currency)) return words.currencyWrong;
+  const minor: Record<string, number> = {};
+  for (const { name } of plan.report.categories) {
+    const price = minorOf(prices[name] ?? '', currency);
+    if (price === null) return words.priceWrong(name);
+    minor[name] = price;
+  }
+  const seatFee = minorOf(form.seatFee || '0', currency);
+  const orderFee = minorOf(form.orderFee || '0', currency);
+  if (seatFee === null) return words.priceWrong(words.seatFee);
+  if (orderFee === null) return words.priceWrong(words.orderFee);
+  return {
+    ...(form.id.trim() ? { id: form.id.trim() } : {}),
+    name: form.name.trim(),
+    plan: plan.plan,
+    currency,
+    prices: minor,
+    seatFee,
+    orderFee,
+    performanceAt: instantOf(form.performanceAt),
+    onSaleAt: instantOf(form.onSaleAt),
+    saleEndsAt: instantOf(form.saleEndsAt),
+    holdMinutes: Number(form.holdMinutes) || 10,
+    holdSeatsMax: Number(form.holdSeatsMax) || 6,
+    accountSeatsMax: form.accountSeatsMax ? Number(form.accountSeatsMax) : null,
+  };
+}
