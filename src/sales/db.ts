@@ -7,7 +7,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 export interface Db {
   /**
    * Runs a named (prepared) statement. `int8` comes back as number, `timestamptz` as epoch ms (number, null kept).
-   * Serialisation failures and deadlocks are retried up to three times; every other fault is a `StoreFault` or, for a
+   * Serialisation failures, deadlocks and lock time-outs are retried a few times; every other fault is a `StoreFault` or, for a
    * violated constraint, the driver's error with its `code`.
    */
   query<Row>(name: string, text: string, values?: readonly unknown[]): Promise<Row[]>;
@@ -24,9 +24,15 @@ export interface DbOptions {
   statementTimeoutMs?: number;
 }
 
-const retriesMax = 3;
-const retriedCodes = new Set(['40001', '40P01']);
-/** lock_not_available, query_canceled (statement_timeout), too_many_connections, cannot_connect_now, shutdowns. */
+/** Rolled back whole by the server, so that the same call may be sent again: how often, by code. */
+const retriesMax: Record<string, number> = {
+  // serialization_failure, deadlock_detected.
+  '40001': 3,
+  '40P01': 3,
+  // lock_not_available (after 1 s): a crowd at one row; a second wait beats a buyer who has to ask again.
+  '55P03': 2,
+};
+/** lock_not_available, query_canceled (statement_timeout). */
 const busyCodes = new Set(['55P03', '57014']);
 const unavailableCodes = new Set(['53300', '57P03', '3D000', '28P01', '08001', '08004']);
 const refusedBeforeSending = new Set(['ECONNREFUSED', 'ENOENT', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOTFOUND']);
@@ -72,7 +78,7 @@ export function createDb(options: DbOptions): Db {
         return result.rows as Row[];
       } catch (error) {
         const code = (error as { code?: string }).code ?? '';
-        if (retriedCodes.has(code) && attempt < retriesMax) {
+        if (attempt < (retriesMax[code] ?? 0)) {
           await clock.sleep(5 * 2 ** attempt);
           continue;
         }
@@ -115,7 +121,7 @@ function faultOf(error: unknown): unknown {
   if (error instanceof StoreFault) return error;
   const { code = '', message } = error as { code?: string; message: string };
   if (isServerError(error)) {
-    if (busyCodes.has(code) || retriedCodes.has(code)) return new StoreFault('store_busy', message, error);
+    if (busyCodes.has(code) || code in retriesMax) return new StoreFault('store_busy', message, error);
     if (unavailableCodes.has(code)) return new StoreFault('store_unavailable', message, error);
     if (code.startsWith('57P') || code.startsWith('53') || code === '25006') {
       return new StoreFault('outcome_unknown', message, error);
