@@ -169,6 +169,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     arbiter,
     checkout,
     provider: payments.provider,
+    operations: (order) => record.operationsOf(order),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({
         ticket,

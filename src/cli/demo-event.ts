@@ -5,6 +5,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import { createEvents } from '../sales/events.ts';
 import { publishEvent, savePlan } from '../sales/plans.ts';
+import type { EventSettings } from '../sales/record.ts';
 
 /** What a first start sells: a stadium of our own, through the same import as everybody's. */
 export const demoEvent = { event: 'demo', name: 'Demo Night at the Stadium', currency: 'EUR' } as const;
@@ -21,6 +22,7 @@ export interface DemoOptions {
   seats: number;
   onProgress: (line: string) => void;
   event?: { event: string; name: string; currency: string };
+  settings?: Partial<EventSettings>;
 }
 
 /** Generates, imports, creates, publishes and opens; takes up where an interrupted start left off. */
@@ -48,7 +50,7 @@ export async function createDemoEvent(options: DemoOptions): Promise<string> {
       onSaleAt: null,
       saleEndsAt: null,
       prices,
-      settings: { seatFee: 150, orderFee: 0 },
+      settings: { seatFee: 150, orderFee: 0, ...options.settings },
     });
     if (created.kind !== 'created')
       throw new StartProblem(`The demo event could not be made: ${created.kind}`);

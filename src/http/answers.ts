@@ -1,8 +1,9 @@
 import type { Hold } from '../core/hold.ts';
+import { operationsUnderWay } from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
-import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
+import type { EventRecord, MoneyOperation, Order, OrderLine } from '../sales/record.ts';
 import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
 
 /** How holds and orders look to their buyer. */
@@ -115,6 +116,15 @@ export function orderAnswer(
       instrument: order.instrument && { brand: order.instrument.brand, last4: order.instrument.last4 },
     },
   };
+}
+
+/** The last try, as the page needs it after a reload: go on to the bank, wait, or try another card. */
+export function paymentNow(operations: readonly MoneyOperation[]): PaymentNow {
+  const last = operations.filter(({ kind }) => kind === 'authorise').at(-1);
+  if (!last) return { underWay: operations.some(({ state }) => operationsUnderWay.includes(state)) };
+  if (last.state === 'waiting') return { waiting: last.answer?.view?.action ?? null, underWay: true };
+  if (operationsUnderWay.includes(last.state)) return { underWay: true };
+  return last.state === 'refused' ? { decline: last.answer?.decline ?? 'declined' } : {};
 }
 
 function paymentState(order: Order, now: PaymentNow): OrderAnswer['payment']['state'] {

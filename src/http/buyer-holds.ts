@@ -48,7 +48,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       house: await events.house(event),
       receipt: credentials.signReceipt(hold),
       serverTime: clock.now(),
-      best: found?.describe(hold.seats),
+      best: found?.described,
     });
 
   app.post(

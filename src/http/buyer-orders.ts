@@ -4,7 +4,7 @@ import { toString as qrText } from 'qrcode';
 import type { PayOutcome } from '../checkout/outcomes.ts';
 import { assert } from '../core/outcome.ts';
 import type { Order, OrderLine } from '../sales/record.ts';
-import { linesOf, orderAnswer, type PaymentNow, seatInfos } from './answers.ts';
+import { linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { buyerOf } from './buyer-details.ts';
 import { findMine } from './buyer-holds.ts';
@@ -49,7 +49,9 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     return secret !== undefined && credentials.orderSecretMatches(order, secret);
   }
 
-  async function answer(order: Order, payment: PaymentNow = {}): Promise<OrderAnswer> {
+  async function answer(order: Order, seen?: PaymentNow): Promise<OrderAnswer> {
+    const open = order.state === 'reserved' && !seen;
+    const payment = open ? paymentNow(await deps.operations(order.order)) : seen;
     const event = await events.findByNo(order.eventNo);
     assert(event, `the event of order ${order.order} exists`);
     return orderAnswer(order, event, await events.house(event), clock.now(), payment);

@@ -8,6 +8,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Events } from '../sales/events.ts';
+import type { MoneyOperation } from '../sales/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
@@ -33,6 +34,8 @@ export interface HttpDeps {
   arbiter: Arbiter;
   checkout: Checkout;
   provider: Pick<PaymentProvider, 'parseWebhook'>;
+  /** Of an unpaid order, oldest first: what its page shows of the payment. */
+  operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
   /** What selling needs, each with a sentence when it does not answer. */
