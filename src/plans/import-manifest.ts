@@ -161,7 +161,7 @@ function sectionOf(
   const key = [...columns.group, ...columns.section].map((i) => escaped(cells[i] ?? '')).join('/');
   let section = reading.sections.get(key);
   if (!section) {
-    section = { name, group, key, rows: new Map(), standing: new Map() };
+    section = { name, group, key, rows: new Map(), taken: new Map(), standing: new Map() };
     reading.sections.set(key, section);
   }
   return section;

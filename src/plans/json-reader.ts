@@ -5,6 +5,9 @@ import { labelIsFine } from './labels.ts';
 
 export type JsonObject = Record<string, unknown>;
 
+/** No object of the format has more than a dozen. */
+const keysMax = 200;
+
 const poison = new Set(['__proto__', 'constructor', 'prototype']);
 
 /**
@@ -36,6 +39,14 @@ export function createJsonReader(findings: Findings): JsonReader {
   const object = (value: unknown, path: string): JsonObject | null => {
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
       const keys = Object.keys(value);
+      if (keys.length > keysMax) {
+        findings.refuse(
+          'too_many',
+          `An object has ${keys.length} keys; at most ${keysMax} are allowed.`,
+          path,
+        );
+        return null;
+      }
       if (keys.some((key) => poison.has(key))) {
         findings.refuse(
           'forbidden_key',

@@ -21,7 +21,6 @@ export interface LooseRow {
   /** Set from the second on where a row's label stands for several rows of one section. */
   repeat: number;
   seats: LooseSeat[];
-  taken: Set<string>;
   firstRecord: number;
   lastRecord: number;
 }
@@ -32,6 +31,8 @@ export interface LooseSection {
   /** The section's own part of a derived seatGuid. */
   key: string;
   rows: Map<string, LooseRow[]>;
+  /** How often a row and seat label came already. */
+  taken: Map<string, number>;
   /** Category → units, for lines with a capacity and no seat. */
   standing: Map<string, number>;
 }
@@ -49,20 +50,15 @@ export function addSeat(section: LooseSection, label: string, record: number, se
     instances = [];
     section.rows.set(key, instances);
   }
-  const seatKey = comparable(seat.label);
-  let row = instances.find((instance) => !instance.taken.has(seatKey));
+  const seatKey = `${key}\u0000${comparable(seat.label)}`;
+  const times = section.taken.get(seatKey) ?? 0;
+  section.taken.set(seatKey, times + 1);
+  // The second time goes to the second row of that label, and so on.
+  let row = instances[times];
   if (!row) {
-    row = {
-      label,
-      repeat: instances.length + 1,
-      seats: [],
-      taken: new Set(),
-      firstRecord: record,
-      lastRecord: record,
-    };
+    row = { label, repeat: times + 1, seats: [], firstRecord: record, lastRecord: record };
     instances.push(row);
   }
-  row.taken.add(seatKey);
   row.seats.push(seat);
   row.lastRecord = record;
 }

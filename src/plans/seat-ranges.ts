@@ -46,6 +46,7 @@ export function readSeatCell(cell: string): SeatCell | null {
  * step. Odd and even sides step by two; a turn in the middle (5 3 1 2 4 6) is no jump; labels that are no numbers tell nothing.
  */
 export function jumpsInRow(labels: readonly string[]): boolean[] {
+  if (labels.length < 3) return labels.map(() => false);
   const numbers = labels.map((label) => (/^\d{1,6}$/.test(label) ? Number(label) : Number.NaN));
   const counts = new Map<number, number>();
   for (let i = 1; i < numbers.length; i++) {

@@ -66,6 +66,11 @@ describe('hostile files are refused with a place, never thrown over', () => {
     ['nothing', '', 'empty_file line 1'],
     ['spaces', ' \n ', 'empty_file line 1'],
     ['masses of objects', `[${'{},'.repeat(4_000_001)}{}]`, 'too_many $'],
+    [
+      'masses of keys',
+      oneSeat(Array.from({ length: 300 }, (_, i) => `,"k${i}":1`).join('')),
+      'too_many $.zones[0].rows[0].seats[0]',
+    ],
     ['an endless line', `section,seat\n${','.repeat(70_000)}`, 'line_too_long line 2'],
     ['masses of lines', `section,seat\n${'\n'.repeat(500_001)}`, 'too_many line 500000'],
     ['a quote that never closes', `section,seat\nA,1\nB,"2\n${'x\n'.repeat(50)}`, 'broken_csv line 53'],
