@@ -198,8 +198,10 @@ export async function closeOrder(buyer: Buyer): Promise<void> {
 export function followOtherTabs(buyer: Buyer): () => void {
   const { store, keep } = buyer;
   return keep.onChange((fact) => {
-    if (fact === 'place') store.set({ place: keep.read('place') });
-    else if (fact === 'pass') store.set({ pass: keep.read('pass') });
+    if (fact === 'place') {
+      store.set({ place: keep.read('place') });
+      buyer.lookSoon();
+    } else if (fact === 'pass') store.set({ pass: keep.read('pass') });
     else if (fact === 'hold') {
       const kept = keep.read<{ hold: string }>('hold');
       if (!kept) store.set({ hold: null });

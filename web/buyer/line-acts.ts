@@ -22,6 +22,7 @@ export async function join(buyer: Buyer): Promise<void> {
     keep.write('place', place);
     store.set({ place });
     await tryPass(buyer);
+    buyer.lookSoon();
   } else if (answer.kind === 'problem') {
     store.set({ problem: answer.problem });
     await look(buyer);
@@ -137,6 +138,7 @@ export function startPolling(buyer: Buyer): () => void {
   };
   document.addEventListener('visibilitychange', onVisible);
   window.addEventListener('online', onVisible);
+  buyer.lookSoon = () => wake?.();
   const run = async () => {
     while (!stop.signal.aborted) {
       const woken = new Promise<'woken'>((resolve) => {

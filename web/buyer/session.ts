@@ -74,6 +74,8 @@ export interface Buyer {
   keep: Keep;
   attempts: Attempts;
   trouble: (tries: number) => void;
+  /** Looks at the status soon instead of at the end of the present pause; the poll policy's floor is kept. */
+  lookSoon: () => void;
 }
 
 export function createBuyer(eventId: string): Buyer {
@@ -106,6 +108,7 @@ export function createBuyer(eventId: string): Buyer {
     keep: createKeep(eventId, storageArea('local')),
     attempts: createAttempts(storageArea('session'), newKey),
     trouble: (tries) => store.set({ trouble: tries }),
+    lookSoon: () => {},
   };
 }
 
