@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { runCrowd } from '../../src/crowd/crowd.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
+import { startTestApp, until } from '../support/app.ts';
+import { closeUnpaid } from '../support/at-rest.ts';
+import { auditEvent } from '../support/stage.ts';
+
+const seats = 500;
+const buyers = 5_000;
+
+test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is told within one poll, and a lapsed hold reopens the line', async (t) => {
+  const app = await startTestApp(t, { seats, settings: { holdTtlMs: 15_000, holdSeatsMax: 4 } });
+  // Nobody buys this one yet: a hold that lapses after the house is sold otherwise.
+  const crowd = await runCrowd({
+    url: app.url,
+    event: app.event,
+    buyers,
+    overMs: 20_000,
+    patienceMs: 150_000,
+    clock: systemClock,
+    random: systemRandom,
+    connectionsMax: 100,
+    // Whoever leaves seats behind only lets them lapse; a declined buyer's order would keep them for ten minutes.
+    shares: { abandon: 0.05, decline: 0 },
+  });
+  t.diagnostic(JSON.stringify({ ...crowd, latency: undefined }));
+  for (const [route, figures] of Object.entries(crowd.latency))
+    t.diagnostic(`${route} ${JSON.stringify(figures)}`);
+
+  assert.deepEqual(crowd.faults, [], 'no unexpected answer');
+  assert.deepEqual(
+    Object.keys(crowd.statuses).filter((status) => Number(status) >= 500),
+    [],
+    'no 5xx',
+  );
+  assert.equal(crowd.ends.failed + crowd.ends.gave_up, 0, 'everybody got an answer');
+  assert.equal(crowd.ends.bought + crowd.ends.sold_out + crowd.ends.abandoned, buyers);
+  assert.equal(crowd.seatsBought, seats, 'the house is sold');
+  assert.ok(
+    crowd.soldOutToldMs !== null && crowd.soldOutToldMs <= 33_000,
+    `told within one poll: ${crowd.soldOutToldMs} ms`,
+  );
+  await closeUnpaid(app);
+  const { paid } = await auditEvent(app.database, app.simulator, app.eventNo);
+  assert.equal(paid, crowd.ends.bought);
+
+  // W1: each number once, in order; W3: each visitor one pass.
+  const [numbers] = await app.database.query(
+    `SELECT count(*)::int AS passes, count(DISTINCT number)::int AS numbers, max(number)::int AS last,
+       (SELECT last_no FROM queue_counters WHERE event_no = $1)::int AS issued FROM passes WHERE event_no = $1`,
+    [app.eventNo],
+  );
+  assert.equal(numbers.passes, numbers.numbers);
+  assert.equal(numbers.issued, buyers, 'one number a person');
+
+  // Nobody is admitted after the last seat is gone.
+  const [late] = await app.database.query(
+    `SELECT count(*)::int AS n FROM passes WHERE event_no = $1 AND issued_at > (
+       SELECT max(changed_at) FROM tickets WHERE event_no = $1 AND status = 'sold')`,
+    [app.eventNo],
+  );
+  assert.equal(late.n, 0, 'no pass after the last sale');
+});
+
+test('W5 W6: seats that come back reopen the line in the same order', async (t) => {
+  const app = await startTestApp(t, { seats: 100, settings: { holdTtlMs: 4_000, holdSeatsMax: 50 } });
+  const [last] = await app.database.query(
+    `SELECT max(seat_no)::int AS seat FROM event_seats WHERE event_no = $1 AND row_label <> ''
+       AND section_id IN (SELECT section_id FROM event_seats WHERE event_no = $1 GROUP BY section_id HAVING count(*) > 8)`,
+    [app.eventNo],
+  );
+  const holder = await app.admitted();
+  const held = await holder.mustHold([last.seat]);
+  // All others leave the sale: what is left is in one basket.
+  await app.database.query(
+    `SELECT count(*) FROM seats_block($1, 'test', 'sold elsewhere', ARRAY(SELECT seat_no FROM seats WHERE event_no = $1 AND seat_no <> $2))`,
+    [app.eventNo, last.seat],
+  );
+  const status = async () => (await holder.get(`/api/events/${app.event}/status`)).body;
+  await until(async () => (await status()).seats.left === 0, 'the display to show nothing left');
+  const [first, second] = [app.buyer(), app.buyer()];
+  const tickets = [(await first.join()).body, (await second.join()).body];
+  assert.ok(tickets[0].number < tickets[1].number);
+
+  assert.equal(held.seats.length, 1);
+  await until(async () => (await status()).seats.left === 1, 'the lapsed hold to come back');
+  const redeem = (buyer: typeof first, ticket: string) =>
+    buyer.post(`/api/events/${app.event}/pass`, { ticket });
+  await until(
+    async () => (await redeem(first, tickets[0].ticket)).status === 200,
+    'the first in line to be called',
+  );
+  const { frontier } = await status();
+  assert.ok(frontier[0] >= tickets[0].number, 'called by the published frontier');
+});
