@@ -3,7 +3,6 @@
 
 -- Passes issued so far: the leader's rate is the difference of two readings instead of a count over the passes.
 ALTER TABLE admissions ADD COLUMN issued bigint NOT NULL DEFAULT 0;
-CREATE INDEX passes_issued ON passes (event_no, issued_at);
 -- A hot row that each redeem updates: room on its page keeps the update off the index.
 ALTER TABLE admissions SET (fillfactor = 20);
 ALTER TABLE queue_counters SET (fillfactor = 20);
@@ -129,6 +128,21 @@ BEGIN
       number = excluded.number, issued_at = excluded.issued_at, expires_at = excluded.expires_at
     RETURNING 'issued', p.pass_id, p.number, p.issued_at, p.expires_at, false
     INTO kind, pass_id, number, issued_at, expires_at, repeated;
+END $$;
+
+-- Several redeems of one event in one transaction, in the order given: the bucket's row is locked, and the log flushed, once
+-- for all.
+CREATE FUNCTION queue_redeem_all(
+  p_event integer, p_shards smallint[], p_numbers bigint[], p_visitors text[], p_passes uuid[], p_session_ms integer[])
+RETURNS TABLE (
+  kind text, phase text, pass_id uuid, number bigint, issued_at timestamptz, expires_at timestamptz, repeated boolean,
+  frontier bigint, after_ms integer)
+LANGUAGE plpgsql AS $$
+BEGIN
+  FOR i IN 1..cardinality(p_numbers) LOOP
+    RETURN QUERY SELECT * FROM queue_redeem(
+      p_event, p_shards[i], p_numbers[i], p_visitors[i], p_passes[i], p_session_ms[i]);
+  END LOOP;
 END $$;
 
 -- Takes and renews leases, in one step for all events of one owner. A lease that ran out, the owner's own too, begins a

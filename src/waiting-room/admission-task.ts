@@ -74,6 +74,7 @@ const rateWindowMs = 30_000;
 /** Measuring sessions takes a twentieth of the time at most: the larger the sale, the rarer. */
 const sessionsShareMax = 0.05;
 const sessionsEveryMaxMs = 10_000;
+const quickMs = 100;
 
 interface Led {
   term: number;
@@ -81,6 +82,9 @@ interface Led {
   decidedAt: number | null;
   sessions: SessionMeasure | null;
   sessionsDueAt: number;
+  /** A measurement under way behind the ticks, and the fault of the last one. */
+  refreshing: boolean;
+  refreshFault: unknown;
   /** Readings of the count of passes, over the last 30 s. */
   readings: { at: number; issued: number }[];
   pause: { since: number | null; endedAt: number; lastedMs: number };
@@ -102,6 +106,8 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       decidedAt: null,
       sessions: null,
       sessionsDueAt: 0,
+      refreshing: false,
+      refreshFault: null,
       readings: [],
       pause: { since: null, endedAt: 0, lastedMs: 0 },
       measured: null,
@@ -110,12 +116,35 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     return fresh;
   }
 
-  async function sessionsOf(event: EventNo, mine: Led): Promise<SessionMeasure> {
+  async function refresh(event: EventNo, mine: Led): Promise<SessionMeasure> {
     const before = clock.monotonic();
-    if (mine.sessions && before < mine.sessionsDueAt) return mine.sessions;
-    mine.sessions = await measureSessions(db, event);
-    const tookMs = clock.monotonic() - before;
-    mine.sessionsDueAt = before + Math.min(sessionsEveryMaxMs, tookMs / sessionsShareMax);
+    mine.refreshing = true;
+    try {
+      mine.sessions = await measureSessions(db, event);
+      return mine.sessions;
+    } finally {
+      mine.refreshing = false;
+      const tookMs = clock.monotonic() - before;
+      mine.sessionsDueAt = before + Math.min(sessionsEveryMaxMs, tookMs / sessionsShareMax);
+    }
+  }
+
+  /** Waits for the first measurement only: in a large sale the frontier must not stand still for the later ones. */
+  async function sessionsOf(event: EventNo, mine: Led): Promise<SessionMeasure> {
+    if (mine.refreshFault !== null) {
+      const fault = mine.refreshFault;
+      mine.refreshFault = null;
+      throw fault;
+    }
+    if (!mine.sessions) return refresh(event, mine);
+    if (!mine.refreshing && clock.monotonic() >= mine.sessionsDueAt) {
+      const underWay = refresh(event, mine);
+      underWay.catch((fault) => {
+        mine.refreshFault = fault;
+      });
+      // A quick one is still of use to this tick.
+      await Promise.race([underWay, clock.sleep(quickMs)]).catch(() => {});
+    }
     return mine.sessions;
   }
 

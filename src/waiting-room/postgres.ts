@@ -1,14 +1,14 @@
 import type { EventNo } from '../core/hold.ts';
-import { assert, impossible } from '../core/outcome.ts';
+import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { Db } from '../sales/db.ts';
+import { createPostgresRedeem } from './postgres-redeem.ts';
 import {
   type AdmissionControl,
   ceilingStep,
   type JoinOutcome,
   joinBatchMax,
   joinMemoryMs,
-  type RedeemOutcome,
   type WaitingRoom,
 } from './waiting-room.ts';
 
@@ -21,18 +21,6 @@ interface JoinRow {
   number: number | null;
   issued_at: number | null;
   repeated: boolean;
-}
-
-interface RedeemRow {
-  kind: RedeemOutcome['kind'];
-  phase: Phase;
-  pass_id: string;
-  number: number;
-  issued_at: number;
-  expires_at: number;
-  repeated: boolean;
-  frontier: number;
-  after_ms: number;
 }
 
 /** The waiting room in Postgres; each operation is one function of `migrations/0003_waiting_room.sql`. */
@@ -52,16 +40,7 @@ export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & Ad
       return joinOutcomes(rows, shard, visitors.length);
     },
 
-    async redeem(command) {
-      const { event, shard, number, visitor, passId, sessionMs } = command;
-      const [row] = await db.query<RedeemRow>(
-        'queue_redeem',
-        'SELECT * FROM queue_redeem($1, $2, $3, $4, $5, $6)',
-        [event, shard, number, visitor, passId, sessionMs],
-      );
-      assert(row, 'queue_redeem answers one row');
-      return redeemOutcome(row);
-    },
+    redeem: createPostgresRedeem(db),
 
     async lastNumbers(event) {
       const rows = await db.query<{ last_no: number }>(
@@ -120,28 +99,4 @@ function joinOutcomes(rows: JoinRow[], shard: number, asked: number): JoinOutcom
     issuedAt: row.issued_at!,
     repeated: row.repeated,
   }));
-}
-
-function redeemOutcome(row: RedeemRow): RedeemOutcome {
-  switch (row.kind) {
-    case 'issued':
-      return {
-        kind: 'issued',
-        passId: row.pass_id,
-        number: row.number,
-        issuedAt: row.issued_at,
-        expiresAt: row.expires_at,
-        repeated: row.repeated,
-      };
-    case 'not_yet':
-      return { kind: 'not_yet', frontier: row.frontier };
-    case 'wait':
-      return { kind: 'wait', afterMs: row.after_ms };
-    case 'used':
-      return { kind: 'used' };
-    case 'not_open':
-      return { kind: 'not_open', phase: row.phase };
-    default:
-      return impossible(row.kind, 'queue_redeem');
-  }
 }
