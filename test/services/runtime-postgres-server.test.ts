@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import test, { type TestContext } from 'node:test';
+import test, { after, type TestContext } from 'node:test';
 import pg from 'pg';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -27,6 +27,27 @@ function scratch(t: TestContext, under = os.tmpdir()): string {
   fs.chmodSync(folder, 0o755);
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   return folder;
+}
+
+let prepared: Promise<string> | undefined;
+after(async () => {
+  if (prepared) fs.rmSync(await prepared, { recursive: true, force: true });
+});
+
+/** A data folder with a stopped server's database in it: a copy, as making one takes most of a test's time. */
+async function withDatabase(t: TestContext): Promise<string> {
+  const make = async (): Promise<string> => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-pg-made-'));
+    fs.chmodSync(folder, 0o711);
+    const options = { dataDir: folder, binDir, durable: false, log: silentLogger, clock: systemClock };
+    await (await startPostgres(options)).stop();
+    fs.rmSync(path.join(folder, 'port'));
+    return folder;
+  };
+  prepared ??= make();
+  const dataDir = scratch(t);
+  execFileSync('cp', ['-a', `${await prepared}/.`, dataDir]);
+  return dataDir;
 }
 
 async function start(
@@ -101,7 +122,7 @@ test('it starts, keeps rows and its port over a restart, and stops for all who a
 });
 
 test('it is durable when told so, listens on loopback only and asks for the password', limit, async (t) => {
-  const server = await start(t, scratch(t));
+  const server = await start(t, await withDatabase(t));
   const [row] = await query(
     server.url('postgres'),
     `SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS commit,
@@ -119,7 +140,7 @@ test(
   'D4: a killed postmaster is started again on the same port, with every committed row',
   limit,
   async (t) => {
-    const server = await start(t, scratch(t));
+    const server = await start(t, await withDatabase(t));
     const url = server.url('postgres');
     await query(url, 'CREATE TABLE kept (n int); INSERT INTO kept SELECT generate_series(1, 1000)');
     const { pid, port } = server;
@@ -138,7 +159,7 @@ test(
 );
 
 test('stop during a restart leaves nothing running', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   const server = await start(t, dataDir);
   const { pid } = server;
   server.kill9();
@@ -153,12 +174,12 @@ test(
   'D4: after kill -9 of the parent the orphan is adopted, with the same port and rows',
   limit,
   async (t) => {
-    const dataDir = scratch(t);
+    const dataDir = await withDatabase(t);
     const { child, line } = await startParent(t, dataDir);
     await query(line.url, 'CREATE TABLE kept AS SELECT 42 AS n');
     await killed(child);
     assert.equal(isAlive(line.pid), true);
-    const server = await start(t, dataDir, { binDir: undefined });
+    const server = await start(t, dataDir);
     assert.equal(server.adopted, true);
     assert.deepEqual([server.pid, server.port], [line.pid, line.port]);
     assert.deepEqual(await query(server.url('postgres'), 'SELECT n FROM kept'), [{ n: 42 }]);
@@ -175,23 +196,23 @@ test(
   'D4: an orphan that does not fit what is asked is stopped, and a fitting server started',
   limit,
   async (t) => {
-    const dataDir = scratch(t);
+    const dataDir = await withDatabase(t);
     const { child, line } = await startParent(t, dataDir);
     await killed(child);
-    const server = await start(t, dataDir, { binDir: undefined, durable: false });
+    const server = await start(t, dataDir, { durable: false });
     assert.equal(server.adopted, false);
     assert.equal(isAlive(line.pid), false);
   },
 );
 
 test('a parent that leaves by an uncaught fault takes its server with it', limit, async (t) => {
-  const { child, line } = await startParent(t, scratch(t), 'exit');
+  const { child, line } = await startParent(t, await withDatabase(t), 'exit');
   if (child.exitCode === null) await once(child, 'exit');
   await until(() => !isAlive(line.pid));
 });
 
 test('a second Onsale on the folder of a live one is refused and harms nothing', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   const { line } = await startParent(t, dataDir);
   await assert.rejects(
     start(t, dataDir),
@@ -204,7 +225,7 @@ test(
   'a command beside a running Onsale finds its database, and none when there is none',
   limit,
   async (t) => {
-    const dataDir = scratch(t);
+    const dataDir = await withDatabase(t);
     const elsewhere = scratch(t);
     assert.equal(await runningPostgres({ dataDir }), undefined);
     const server = await start(t, dataDir);
@@ -217,7 +238,7 @@ test(
 );
 
 test('a stale lock file whose number now belongs to another program is no obstacle', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   await (await start(t, dataDir)).stop();
   const file = path.join(dataDir, 'cluster/postmaster.pid');
   fs.writeFileSync(file, `${process.pid}\n${dataDir}/cluster\n0\n5432\n`, { mode: 0o600 });
@@ -235,7 +256,7 @@ test('an interrupted first start leaves nothing that a later one takes for a dat
 });
 
 test('a port that is taken is a readable fault; one that we chose is chosen anew', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   const server = await start(t, dataDir);
   const { port } = server;
   await server.stop();
@@ -248,7 +269,7 @@ test('a port that is taken is a readable fault; one that we chose is chosen anew
 });
 
 test('a server that cannot start says why, with its last words', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   const faulty = start(t, dataDir, { settings: { max_connections: 'many' } });
   await assert.rejects(
     faulty,
@@ -259,7 +280,7 @@ test('a server that cannot start says why, with its last words', limit, async (t
 });
 
 test('a lost password file is said, not replaced', limit, async (t) => {
-  const dataDir = scratch(t);
+  const dataDir = await withDatabase(t);
   await (await start(t, dataDir)).stop();
   fs.rmSync(path.join(dataDir, 'password'));
   await assert.rejects(start(t, dataDir), (fault: PostgresFault) => /password is gone/.test(fault.message));
