@@ -159,6 +159,7 @@ async function launchOnce(context: Launch, port: number): Promise<Running> {
   const pid = child.pid;
   if (!pid) throw new PostgresFault('failed', `${binaries.binDir}/postgres could not be run.`);
   const running: Running = { pid, port, adopted: false, exited };
+  if (!options.durable) endWithParent(running, user);
   try {
     await waitUntilReady(context, running, () => gone, logStart);
   } catch (error) {
@@ -166,6 +167,24 @@ async function launchOnce(context: Launch, port: number): Promise<Running> {
     throw error;
   }
   return running;
+}
+
+/**
+ * A throw-away server ends with its process, however that dies (nobody would ever adopt it): a shell beside it reads
+ * from us until our end of the pipe closes.
+ */
+function endWithParent(running: Running, user: ServerUser): void {
+  const watch = spawn('/bin/sh', ['-c', 'read -r _; kill -INT "$0"', String(running.pid)], {
+    cwd: '/',
+    // Ctrl-C signals our whole group; the watch has to outlive it.
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+    ...asUser(user),
+  });
+  watch.on('error', () => {});
+  watch.unref();
+  (watch.stdin as net.Socket).unref();
+  void running.exited.then(() => watch.kill('SIGKILL'));
 }
 
 function serverSettings(options: PostgresOptions): Record<string, string | number> {

@@ -211,6 +211,13 @@ test('a parent that leaves by an uncaught fault takes its server with it', limit
   await until(() => !isAlive(line.pid));
 });
 
+test('a throw-away server ends with its process, even by kill -9', limit, async (t) => {
+  const { child, line } = await startParent(t, await withDatabase(t), 'throw-away');
+  assert.equal(isAlive(line.pid), true);
+  await killed(child);
+  await until(() => !isAlive(line.pid));
+});
+
 test('a second Onsale on the folder of a live one is refused and harms nothing', limit, async (t) => {
   const dataDir = await withDatabase(t);
   const { line } = await startParent(t, dataDir);

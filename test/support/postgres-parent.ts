@@ -4,12 +4,13 @@ import { startPostgres } from '../../src/runtime/postgres-server.ts';
 
 /**
  * A process for crash tests: starts the server on the folder of its first argument, prints one line of JSON, and waits
- * to be killed. With a second argument `exit` it leaves by an uncaught fault instead.
+ * to be killed. With a second argument `exit` it leaves by an uncaught fault instead; with
+ * `throw-away` its server is not durable.
  */
 const [dataDir, ending] = process.argv.slice(2);
 const server = await startPostgres({
   dataDir: dataDir!,
-  durable: true,
+  durable: ending !== 'throw-away',
   log: silentLogger,
   clock: systemClock,
 });
