@@ -17,10 +17,10 @@ export interface AdmissionObserved {
   waiting: number;
   /** Called numbers within their grace that have not come yet. */
   pending: number;
-  /** Open sessions with neither a hold nor an order, by age: [0] up to `ageClassMs`, [1] up to twice that … */
+  /** Open sessions by age: [0] up to `ageClassMs`, [1] up to twice that … */
+  opened: readonly number[];
+  /** Those of them with neither a hold nor an order. */
   lookers: readonly number[];
-  /** Sessions old enough to have decided about a hold, and how many of them have one or had one. */
-  decided: { sessions: number; holders: number };
   /** Sessions old enough to have paid, and how many of them did. */
   settled: { sessions: number; buyers: number };
   /** Holds counted, and their seats. */
@@ -93,7 +93,7 @@ export interface AdmissionDecision {
   estimates: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number };
 }
 
-/** Width of the classes of `lookers`. */
+/** Width of the classes of `opened` and `lookers`. */
 export const ageClassMs = 30_000;
 
 /** Below ten a second a pace protects nothing: a small house would only wait for it. */
@@ -184,7 +184,7 @@ function sessionsAllowed(
   const { free, held, reserved } = observed.seats;
   const perSession = holdShare * seatsPerHold;
   const still = observed.lookers.reduce(
-    (sum, count, index) => sum + count * stillHolds((index + 0.5) * ageClassMs, holdShare, settings),
+    (sum, count, index) => sum + count * stillHolds(ageOf(index), holdShare, settings),
     0,
   );
   const lapsing = (1 - Math.min(1, conversion / holdShare)) * (held + reserved);
@@ -206,13 +206,19 @@ function stillHolds(ageMs: number, holdShare: number, settings: AdmissionSetting
 
 function shares(
   observed: AdmissionObserved,
-  { priors }: AdmissionSettings,
+  { priors, decideMs }: AdmissionSettings,
 ): { holdShare: number; conversion: number; seatsPerHold: number } {
-  const { decided, settled, holds } = observed;
+  const { opened, lookers, settled, holds } = observed;
   const withPrior = (prior: number, hits: number, of: number): number =>
     (prior * priors.weight + hits) / (priors.weight + of);
   // Away from 0 and 1: nobody holding must not let the whole line in, everybody holding must not stop it.
-  const holdShare = clamp(withPrior(priors.holdShare, decided.holders, decided.sessions), 0.05, 0.95);
+  // A session counts as far as it had time to decide, so that a small house learns before it is sold.
+  const decided = opened.reduce(
+    (sum, count, index) => sum + count * (1 - Math.exp(-ageOf(index) / decideMs)),
+    0,
+  );
+  const holders = opened.reduce((sum, count, index) => sum + count - (lookers[index] ?? 0), 0);
+  const holdShare = clamp(withPrior(priors.holdShare, holders, decided), 0.05, 0.95);
   const conversion = clamp(withPrior(priors.conversion, settled.buyers, settled.sessions), 0.02, holdShare);
   return {
     holdShare,
@@ -269,6 +275,11 @@ function reasonOf(
   if (rate >= pace) return 'paced';
   if (rate < ceiling) return 'full';
   return observed.operatorCeiling === ceiling ? 'operator' : 'path';
+}
+
+/** The middle of an age class, ms. */
+function ageOf(index: number): number {
+  return (index + 0.5) * ageClassMs;
 }
 
 function clamp(value: number, min: number, max: number): number {

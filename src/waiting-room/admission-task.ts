@@ -189,7 +189,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         measuredRate,
         targetRate: rate,
         noShow: decision.estimates.noShow,
-        sessions: sessions.sessions,
+        sessions: sessions.opened.reduce((sum, count) => sum + count, 0),
         pending: line.pending,
         seats,
         reason: decision.reason,
@@ -206,9 +206,9 @@ function observedOf(
   sessions: SessionMeasure,
   seats: SeatCounts,
 ): Omit<AdmissionObserved, 'elapsedMs' | 'open' | 'path' | 'arbiterCeiling'> {
-  const lookers = [...sessions.lookers];
   // Those who came in since the sessions were counted.
-  lookers[0] = (lookers[0] ?? 0) + Math.max(0, line.issued - sessions.issued);
+  const since = Math.max(0, line.issued - sessions.issued);
+  const withNew = ([youngest = 0, ...older]: number[]): number[] => [youngest + since, ...older];
   return {
     seats: {
       total: seats.available + seats.held + seats.reserved + seats.sold,
@@ -218,8 +218,8 @@ function observedOf(
     },
     waiting: line.last.reduce((sum, last, shard) => sum + last - line.frontier[shard]!, 0),
     pending: line.pending,
-    lookers,
-    decided: sessions.decided,
+    opened: withNew(sessions.opened),
+    lookers: withNew(sessions.lookers),
     settled: sessions.settled,
     holds: sessions.holds,
     called: { due: line.due, came: line.came },

@@ -24,15 +24,14 @@ export interface LineMeasure {
 export interface SessionMeasure {
   /** As in `LineMeasure`, at the same instant as the rest. */
   issued: number;
-  sessions: number;
+  /** By age, as in `AdmissionObserved`. */
+  opened: number[];
   lookers: number[];
-  decided: { sessions: number; holders: number };
   settled: { sessions: number; buyers: number };
   holds: { count: number; seats: number };
 }
 
-/** A session has decided about a hold after two minutes, and paid after eight: most of those who ever will. */
-const decidedMs = 120_000;
+/** A session has paid after eight minutes: most of those who ever will. */
 const settledMs = 480_000;
 /** No-shows are counted over the numbers whose grace ended within these last milliseconds. */
 const noShowWindowMs = 120_000;
@@ -106,9 +105,8 @@ const sessionsText = `
     FROM passes p LEFT JOIN took t USING (visitor)
     WHERE p.event_no = $1 AND p.expires_at > clock_timestamp()
   ), classes AS (
-    SELECT greatest(0, floor(age / $2))::integer AS class, count(*) AS open, count(*) FILTER (WHERE NOT took) AS lookers,
-      count(*) FILTER (WHERE age >= $3) AS decided, count(*) FILTER (WHERE age >= $3 AND took) AS holders,
-      count(*) FILTER (WHERE age >= $4) AS settled, count(*) FILTER (WHERE age >= $4 AND paid) AS buyers
+    SELECT greatest(0, floor(age / $2))::integer AS class, count(*) AS opened, count(*) FILTER (WHERE NOT took) AS lookers,
+      count(*) FILTER (WHERE age >= $3) AS settled, count(*) FILTER (WHERE age >= $3 AND paid) AS buyers
     FROM inside GROUP BY 1
   )
   SELECT c.*, h.holds, h.seats, (SELECT issued FROM admissions WHERE event_no = $1) AS issued
@@ -118,33 +116,31 @@ const sessionsText = `
 export async function measureSessions(db: Db, event: EventNo): Promise<SessionMeasure> {
   const rows = await db.query<{
     class: number | null;
-    open: number;
+    opened: number;
     lookers: number;
-    decided: number;
-    holders: number;
     settled: number;
     buyers: number;
     holds: number;
     seats: number;
     issued: number;
-  }>('measure_sessions', sessionsText, [event, ageClassMs, decidedMs, settledMs]);
+  }>('measure_sessions', sessionsText, [event, ageClassMs, settledMs]);
   const [first] = rows;
   assert(first, 'the sessions are measured');
   const measure: SessionMeasure = {
     issued: first.issued,
-    sessions: 0,
+    opened: [],
     lookers: [],
-    decided: { sessions: 0, holders: 0 },
     settled: { sessions: 0, buyers: 0 },
     holds: { count: first.holds, seats: first.seats },
   };
   for (const row of rows) {
     if (row.class === null) continue;
-    while (measure.lookers.length <= row.class) measure.lookers.push(0);
+    while (measure.opened.length <= row.class) {
+      measure.opened.push(0);
+      measure.lookers.push(0);
+    }
+    measure.opened[row.class] = row.opened;
     measure.lookers[row.class] = row.lookers;
-    measure.sessions += row.open;
-    measure.decided.sessions += row.decided;
-    measure.decided.holders += row.holders;
     measure.settled.sessions += row.settled;
     measure.settled.buyers += row.buyers;
   }

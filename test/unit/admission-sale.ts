@@ -45,7 +45,6 @@ const sessionSeconds = 900;
 const paySeconds = 150;
 const graceSeconds = 60;
 const windowSeconds = 120;
-const decidedSeconds = 120;
 const settledSeconds = 480;
 
 /** Counts by second; what was never counted is 0. */
@@ -70,8 +69,8 @@ export function runSale(options: SaleOptions): SaleSecond[] {
   const chance = (share: number): boolean => random.int(1_000_000) < share * 1_000_000;
   const delay = (mean: number): number => Math.ceil(-Math.log(1 - random.int(999_999) / 1_000_000) * mean);
   const tallies = { arrivals: createTally(), called: createTally(), came: createTally() };
-  /** By the second of the pass: issued, without a hold so far, held and bought early enough to count. */
-  const passed = { all: createTally(), without: createTally(), held: createTally(), bought: createTally() };
+  /** By the second of the pass: issued, without a hold so far, bought. */
+  const passed = { all: createTally(), without: createTally(), bought: createTally() };
   const wishes = new Map<number, { passAt: number }[]>();
   const ends = new Map<number, { passAt: number; seats: number; pays: boolean }[]>();
   const push = <One>(map: Map<number, One[]>, second: number, one: One): void => {
@@ -85,20 +84,18 @@ export function runSale(options: SaleOptions): SaleSecond[] {
 
   function observe(second: number): AdmissionObserved {
     const graced = second - graceSeconds + 1;
-    const lookers = Array.from({ length: sessionSeconds / 30 }, (_, index) =>
-      passed.without.sum(second - index * 30 - 29, second - index * 30 + 1),
-    );
+    const byAge = (tally: typeof passed.all): number[] =>
+      Array.from({ length: sessionSeconds / 30 }, (_, index) =>
+        tally.sum(second - index * 30 - 29, second - index * 30 + 1),
+      );
     return {
       elapsedMs: 1_000,
       open: true,
       seats: { total: seats, free, held, reserved: 0 },
       waiting: last - frontier,
       pending: Math.max(0, tallies.called.sum(graced, second) - tallies.came.sum(graced, second)),
-      lookers,
-      decided: {
-        sessions: passed.all.sum(second - sessionSeconds, second - decidedSeconds),
-        holders: passed.held.sum(second - sessionSeconds, second - decidedSeconds),
-      },
+      opened: byAge(passed.all),
+      lookers: byAge(passed.without),
       settled: {
         sessions: passed.all.sum(second - sessionSeconds, second - settledSeconds),
         buyers: passed.bought.sum(second - sessionSeconds, second - settledSeconds),
@@ -150,7 +147,6 @@ export function runSale(options: SaleOptions): SaleSecond[] {
       totals.holds += 1;
       totals.seats += take;
       passed.without.add(passAt, -1);
-      passed.held.add(passAt);
       const pays = chance(options.buyShare);
       push(ends, second + (pays ? paySeconds : settings.holdMs / 1000), { passAt, seats: take, pays });
     }

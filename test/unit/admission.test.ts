@@ -24,8 +24,8 @@ const calm: AdmissionObserved = {
   seats: { total: 50_000, free: 50_000, held: 0, reserved: 0 },
   waiting: 500_000,
   pending: 0,
+  opened: [],
   lookers: [],
-  decided: { sessions: 0, holders: 0 },
   settled: { sessions: 0, buyers: 0 },
   holds: { count: 0, seats: 0 },
   called: { due: 0, came: 0 },
@@ -47,7 +47,7 @@ const observed: fc.Arbitrary<AdmissionObserved> = fc
     sold: count(60_000),
     waiting: count(1_000_000),
     pending: count(10_000),
-    lookers: fc.array(count(3_000), { maxLength: 30 }),
+    ages: fc.array(fc.tuple(count(3_000), count(3_000)), { maxLength: 30 }),
     sessions: count(10_000),
     share: fc.double({ min: 0, max: 1, noNaN: true }),
     seatsEach: count(8),
@@ -57,10 +57,11 @@ const observed: fc.Arbitrary<AdmissionObserved> = fc
     operatorCeiling: fc.option(fc.double({ min: 0, max: 2_000, noNaN: true })),
     arbiterCeiling: fc.double({ min: 1, max: 5_000, noNaN: true }),
   })
-  .map(({ free, held, reserved, sold, sessions, share, seatsEach, ...rest }) => ({
+  .map(({ free, held, reserved, sold, ages, sessions, share, seatsEach, ...rest }) => ({
     ...rest,
     seats: { total: free + held + reserved + sold, free, held, reserved },
-    decided: { sessions, holders: Math.floor(sessions * share) },
+    lookers: ages.map(([looking]) => looking),
+    opened: ages.map(([looking, holding]) => looking + holding),
     settled: { sessions, buyers: Math.floor((sessions * share) / 2) },
     holds: { count: Math.floor(sessions * share), seats: Math.floor(sessions * share) * seatsEach },
     called: { due: sessions, came: Math.floor(sessions * share) },
@@ -136,7 +137,11 @@ test('while the last seats are only in baskets few are let in', () => {
   assert.equal(few.reason, 'last_seats');
   assert.ok(few.advance >= 1 && few.advance <= 20, `${few.advance}`);
   assert.ok(few.burst <= 20);
-  const inside = decide({ seats: { total: 500, free: 0, held: 60, reserved: 40 }, lookers: [30] });
+  const inside = decide({
+    seats: { total: 500, free: 0, held: 60, reserved: 40 },
+    opened: [30],
+    lookers: [30],
+  });
   assert.deepEqual([inside.advance, inside.rate, inside.reason], [0, 0, 'last_seats']);
 });
 
@@ -167,7 +172,8 @@ test('with no crowd everybody is called at once, and the bucket lets them all th
 test('more people who hold, or more seats each, make the rate smaller', () => {
   const seen = (holders: number, seatsEach: number, buyers: number) =>
     decide({
-      decided: { sessions: 2_000, holders },
+      opened: [0, 0, 0, 0, 0, 0, 0, 0, 0, 2_000],
+      lookers: [0, 0, 0, 0, 0, 0, 0, 0, 0, 2_000 - holders],
       settled: { sessions: 2_000, buyers },
       holds: { count: holders, seats: holders * seatsEach },
     }).rate;
