@@ -36,30 +36,7 @@ export function createJsonReader(findings: Findings): JsonReader {
   const wrongType = (path: string, wanted: string, value: unknown): void =>
     findings.refuse('wrong_type', `Expected ${wanted}, found ${described(value)}.`, path);
 
-  const object = (value: unknown, path: string): JsonObject | null => {
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-      const keys = Object.keys(value);
-      if (keys.length > keysMax) {
-        findings.refuse(
-          'too_many',
-          `An object has ${keys.length} keys; at most ${keysMax} are allowed.`,
-          path,
-        );
-        return null;
-      }
-      if (keys.some((key) => poison.has(key))) {
-        findings.refuse(
-          'forbidden_key',
-          `Remove the keys ${[...poison].join(', ')}: they are no part of a plan.`,
-          path,
-        );
-        return null;
-      }
-      return value as JsonObject;
-    }
-    wrongType(path, 'an object', value);
-    return null;
-  };
+  const object = (value: unknown, path: string): JsonObject | null => objectOf(value, path, findings);
 
   const finite = (value: unknown, path: string): number | null => {
     if (typeof value !== 'number') {
@@ -121,31 +98,66 @@ export function createJsonReader(findings: Findings): JsonReader {
       wrongType(`${path}.${key}`, 'true or false without quotes', value);
       return undefined;
     },
-    position(value, path) {
-      const point = object(value, path);
-      if (!point) return null;
-      const x = finite(point.x, `${path}.x`);
-      const y = finite(point.y, `${path}.y`);
-      return x === null || y === null ? null : { x, y };
-    },
-    extras(from, understood, known, path) {
-      let extras: PlanExtras | undefined;
-      for (const key of Object.keys(from)) {
-        if (understood.has(key)) continue;
-        if (!known.has(key)) {
-          findings.warn(
-            'unknown_key',
-            'Keys that are no part of the format are kept for export and otherwise ignored.',
-            `${path}.${shownKey(key)}`,
-          );
-        }
-        if (!carryable(from[key], `${path}.${shownKey(key)}`, findings)) continue;
-        extras ??= {};
-        extras[key] = from[key];
-      }
-      return extras;
-    },
+    position: (value, path) => positionOf(value, path, { object, finite }),
+    extras: (from, understood, known, path) => extrasOf(from, understood, known, path, findings),
   };
+}
+
+function positionOf(
+  value: unknown,
+  path: string,
+  { object, finite }: { object: JsonReader['object']; finite(value: unknown, path: string): number | null },
+): { x: number; y: number } | null {
+  const point = object(value, path);
+  if (!point) return null;
+  const x = finite(point.x, `${path}.x`);
+  const y = finite(point.y, `${path}.y`);
+  return x === null || y === null ? null : { x, y };
+}
+
+function extrasOf(
+  from: JsonObject,
+  understood: ReadonlySet<string>,
+  known: ReadonlySet<string>,
+  path: string,
+  findings: Findings,
+): PlanExtras | undefined {
+  let extras: PlanExtras | undefined;
+  for (const key of Object.keys(from)) {
+    if (understood.has(key)) continue;
+    if (!known.has(key)) {
+      findings.warn(
+        'unknown_key',
+        'Keys that are no part of the format are kept for export and otherwise ignored.',
+        `${path}.${shownKey(key)}`,
+      );
+    }
+    if (!carryable(from[key], `${path}.${shownKey(key)}`, findings)) continue;
+    extras ??= {};
+    extras[key] = from[key];
+  }
+  return extras;
+}
+
+function objectOf(value: unknown, path: string, findings: Findings): JsonObject | null {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    const keys = Object.keys(value);
+    if (keys.length > keysMax) {
+      findings.refuse('too_many', `An object has ${keys.length} keys; at most ${keysMax} are allowed.`, path);
+      return null;
+    }
+    if (keys.some((key) => poison.has(key))) {
+      findings.refuse(
+        'forbidden_key',
+        `Remove the keys ${[...poison].join(', ')}: they are no part of a plan.`,
+        path,
+      );
+      return null;
+    }
+    return value as JsonObject;
+  }
+  findings.refuse('wrong_type', `Expected an object, found ${described(value)}.`, path);
+  return null;
 }
 
 function described(value: unknown): string {
