@@ -1,4 +1,5 @@
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
+import { seatStateOfOrder } from '../core/order.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { Claim, HoldCommand, HoldOutcome } from '../inventory/arbiter.ts';
 import type { House } from '../sales/events.ts';
@@ -141,6 +142,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         arbiter.release({ event: event.eventNo, partition, epoch, hold: id, visitor }),
       );
       if (outcome.kind === 'bound') await abandonBound(deps, event, id);
+      else if (outcome.kind === 'hold_gone') await refuseOrdered(deps, id);
       else refuse(problemOfRelease(outcome));
       return reply.code(204).send(null);
     },
@@ -291,6 +293,14 @@ async function abandonBound({ arbiter, checkout }: HttpDeps, event: EventRecord,
   if (!hold) return;
   const outcome = await checkout.abandon(hold);
   if (outcome.kind === 'ordered') throw problem('hold_ordered', { extra: { order: outcome.order.order } });
+}
+
+/** "Gone" is what was asked for, unless the seats went into an order that still has them. */
+async function refuseOrdered({ checkout, credentials }: HttpDeps, id: HoldId): Promise<void> {
+  const order = await checkout.find(credentials.orderIdOf(id));
+  if (order && seatStateOfOrder[order.state] !== 'free') {
+    throw problem('hold_ordered', { extra: { order: order.order } });
+  }
 }
 
 /** 410, with the order that the hold became if it did. */

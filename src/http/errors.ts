@@ -204,6 +204,12 @@ export const problemCodes = {
     title: 'Plan refused',
     advice: 'The seating plan has the problems listed; nothing was stored.',
   },
+  plan_unsettled: {
+    status: 409,
+    title: 'Plan has open questions',
+    advice:
+      'Settle the warnings listed (mend the plan and import it again), or publish with acceptWarnings=true. Nothing was published.',
+  },
   unknown_plan: { status: 404, title: 'No such plan', advice: 'Import the plan first.' },
   event_exists: { status: 409, title: 'Event exists', advice: 'Choose another address for the event.' },
   seats_in_use: {

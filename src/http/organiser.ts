@@ -146,14 +146,19 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
         security,
         summary: 'Publish: number the seats; the plan is immutable then',
         params: EventParams,
+        querystring: Type.Object({ acceptWarnings: Type.Optional(Type.Boolean()) }),
       },
     },
     async (request) => {
       const actor = await sessions.require(request);
       const event = await eventOf(request);
-      const outcome = await publishEvent(db, event, actor);
+      const acceptWarnings = request.query.acceptWarnings ?? false;
+      const outcome = await publishEvent(db, event, { actor, acceptWarnings });
       events.forget(event);
       if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'unsettled') {
+        throw problem('plan_unsettled', { extra: { warnings: outcome.warnings } });
+      }
       if (outcome.kind === 'not_draft') {
         throw problem('phase_impossible', {
           detail: 'The event is published already.',
