@@ -97,10 +97,11 @@ export function declineOf(error: {
   return INSTRUMENT_PARAMS.includes(error.param?.split('[')[0] ?? '') ? 'invalid_instrument' : 'declined';
 }
 
-export function refundViewOf(refund: Stripe.Refund, object: string): RefundView {
+export function refundViewOf(refund: Stripe.Refund): RefundView {
   return {
     refund: refund.id,
-    object: typeof refund.payment_intent === 'string' ? refund.payment_intent : object,
+    object:
+      typeof refund.payment_intent === 'string' ? refund.payment_intent : (refund.payment_intent?.id ?? ''),
     reference: refund.metadata?.refund ?? '',
     amount: refund.amount,
     currency: refund.currency.toUpperCase(),

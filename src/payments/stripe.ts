@@ -134,18 +134,17 @@ interface Attempts {
 function createAttempts(stripe: Stripe, log: Logger): Attempts {
   const look = async (object: string): Promise<PaymentView | Unknown> => {
     const verdict = await answerOf(() => stripe.paymentIntents.retrieve(object, { expand: EXPAND }));
-    if (verdict.kind === 'view') return verdict.view;
+    if (verdict.kind === 'view') return same(object, verdict.view);
     return unknown(verdict.kind === 'unknown' ? verdict.reason : 'not_found', verdict.detail);
   };
 
   const attempt = async (call: Call, object: string | null, judge: Judge): Promise<ProviderAnswer> => {
     const verdict = await answerOf(call);
     switch (verdict.kind) {
-      case 'view':
-        // Another object's state says nothing about this one.
-        return object === null || verdict.view.object === object
-          ? judge(verdict.view, true)
-          : unknown('server_error', `asked about ${object}, answered about ${verdict.view.object}`);
+      case 'view': {
+        const view = same(object ?? verdict.view.object, verdict.view);
+        return 'kind' in view ? view : judge(view, true);
+      }
       case 'unknown':
         log.warn({ object, reason: verdict.reason, detail: verdict.detail }, 'stripe: outcome unknown');
         return verdict;
@@ -164,6 +163,12 @@ function createAttempts(stripe: Stripe, log: Logger): Attempts {
     }
   };
   return { look, attempt };
+}
+
+/** Another object's state says nothing about the one that was asked for. */
+function same(object: string, view: PaymentView): PaymentView | Unknown {
+  if (view.object === object) return view;
+  return unknown('server_error', `asked about ${object}, answered about ${view.object}`);
 }
 
 async function answerOf(call: Call): Promise<Verdict | { kind: 'view'; view: PaymentView }> {
@@ -217,7 +222,10 @@ async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Prom
   };
   try {
     const made = await stripe.refunds.create(params, options);
-    const view = refundViewOf(made, command.object);
+    const view = refundViewOf(made);
+    if (view.object !== command.object || view.amount !== command.amount) {
+      return unknown('server_error', `asked to refund ${command.object}, answered about ${made.id}`);
+    }
     if (view.status === 'failed') {
       return { kind: 'refused', detail: `refund ${made.id} ${made.status}: ${made.failure_reason ?? ''}` };
     }

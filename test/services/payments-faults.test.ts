@@ -183,12 +183,25 @@ test('D3: a lookup that fails is unknown, and a provider that is gone is unknown
   assert.equal((await gone.ping()).ok, false);
 });
 
+const OTHER_PAYMENT = JSON.stringify({
+  id: 'pi_other',
+  status: 'succeeded',
+  amount: 1,
+  amount_received: 1,
+  currency: 'eur',
+  metadata: {},
+  latest_charge: null,
+  payment_method: null,
+  last_payment_error: null,
+});
+
 const ODD_ANSWERS: [string, string, UnknownReason][] = [
   ['an empty answer', '', 'connection'],
   ['HTML from a proxy', http(502, 'text/html', '<h1>Bad gateway</h1>'), 'server_error'],
   ['JSON that is no object', http(200, 'application/json', 'null'), 'server_error'],
   ['an object without fields', http(200, 'application/json', '{}'), 'server_error'],
   ['an unknown status', http(200, 'application/json', '{"id":"pi_1","status":"new_word"}'), 'server_error'],
+  ['an answer about another payment', http(200, 'application/json', OTHER_PAYMENT), 'server_error'],
   [
     'a body cut short',
     http(200, 'application/json', '{"id":"pi_1"').replace(/length: \d+/, 'length: 900'),

@@ -171,16 +171,14 @@ test('the reservation ends when the charge says so, in milliseconds, and only wh
 
 test('refund statuses: only plain words are final', () => {
   const of = (status: string | null) =>
-    refundViewOf(
-      {
-        id: 're_1',
-        amount: 5,
-        currency: 'eur',
-        metadata: { refund: 'r1' },
-        status,
-      } as unknown as Stripe.Refund,
-      'pi_1',
-    );
+    refundViewOf({
+      id: 're_1',
+      amount: 5,
+      currency: 'eur',
+      metadata: { refund: 'r1' },
+      payment_intent: 'pi_1',
+      status,
+    } as unknown as Stripe.Refund);
   assert.equal(of('succeeded').status, 'succeeded');
   assert.equal(of('failed').status, 'failed');
   assert.equal(of('canceled').status, 'failed');

@@ -7,6 +7,7 @@ import { cardByName, passesLuhn, TEST_CARDS } from '../../src/payments/simulator
 import { createFaults, parseFault } from '../../src/payments/simulator/faults.ts';
 import { list, parseForm, subtree, text } from '../../src/payments/simulator/form.ts';
 import { openJournal } from '../../src/payments/simulator/journal.ts';
+import { createState } from '../../src/payments/simulator/state.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 
@@ -154,4 +155,29 @@ test('a switch that cannot be understood is refused with a sentence', () => {
   ]) {
     assert.equal(typeof parseFault(wrong), 'string', JSON.stringify(wrong));
   }
+});
+
+test('the simulator’s memory holds a bounded number of events, and every one that is not delivered', () => {
+  const state = createState(10);
+  const put = (id: number, delivered: boolean) =>
+    state.put('events', {
+      id: `evt_${id}`,
+      created: id,
+      type: 'charge.succeeded',
+      intent: null,
+      object: {},
+      requestId: null,
+      key: null,
+      delivered,
+    });
+  for (let id = 0; id < 100; id++) put(id, id % 25 !== 0);
+  const kept = [...state.tables.events.keys()];
+  assert.equal(kept.length, 10);
+  for (const id of [0, 25, 50, 75, 99]) assert.ok(kept.includes(`evt_${id}`), `evt_${id}`);
+  state.replay({ delivered: ['evt_0', 'evt_25'] });
+  put(100, true);
+  put(101, true);
+  assert.ok(!state.tables.events.has('evt_0'));
+  assert.ok(!state.tables.events.has('evt_25'));
+  assert.ok(state.tables.events.has('evt_50'));
 });

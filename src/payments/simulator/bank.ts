@@ -29,6 +29,8 @@ export function createBank(deps: {
   publicUrl: string;
   /** Of the request being executed; events name it. */
   mark: RequestMark;
+  /** Whether events of a type are delivered; the others are only kept for reading. */
+  subscribed(type: string): boolean;
 }): Bank {
   const { state, clock, random, mark } = deps;
   const now = (): number => Math.floor(clock.now() / 1000);
@@ -51,7 +53,7 @@ export function createBank(deps: {
         object,
         requestId: mark.requestId,
         key: mark.key,
-        delivered: false,
+        delivered: !deps.subscribed(type),
       }),
   };
 }

@@ -120,6 +120,7 @@ export interface EventRow {
   object: unknown;
   requestId: string | null;
   key: string | null;
+  /** Accepted by the receiver, or of a type that it did not subscribe to. */
   delivered: boolean;
 }
 

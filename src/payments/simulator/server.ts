@@ -56,12 +56,13 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   const url = `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}`;
 
   const mark = { requestId: null, key: null };
-  const bank = createBank({ state, clock, random, publicUrl: options.publicUrl ?? url, mark });
+  const events = options.webhookEvents ?? SUBSCRIBED;
+  const subscribed = (type: string): boolean => events === 'all' || events.includes(type);
+  const bank = createBank({ state, clock, random, publicUrl: options.publicUrl ?? url, mark, subscribed });
   const stopping = new AbortController();
   const faults = createFaults({ clock, random, signal: stopping.signal });
   const webhooks = createWebhooks({
     secret: options.webhookSecret,
-    events: options.webhookEvents ?? SUBSCRIBED,
     clock,
     faults,
     log,
@@ -86,7 +87,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   const site = createSite({ bank, state, mark, journal, faults, webhooks, stripeJs });
 
   webhooks.target(options.webhookUrl ?? null);
-  webhooks.deliver([...state.tables.events.values()].filter((event) => !event.delivered));
+  webhooks.deliver([...state.tables.events.values()]);
 
   server.on('request', (req: IncomingMessage, res: ServerResponse) => {
     const [pathname = '/', query = ''] = (req.url ?? '/').split('?', 2);

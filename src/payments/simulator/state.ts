@@ -23,7 +23,10 @@ export interface State {
   replay(record: JournalRecord): void;
 }
 
-export function createState(): State {
+/** Events carry whole objects: of those that nobody waits for, so many are kept in memory. The journal has them all. */
+const EVENTS_KEPT = 20_000;
+
+export function createState(eventsKept = EVENTS_KEPT): State {
   const tables: State['tables'] = {
     intents: new Map(),
     charges: new Map(),
@@ -38,6 +41,16 @@ export function createState(): State {
 
   const set = <T extends Table>(table: T, row: Rows[T]): void => {
     (tables[table] as Map<string, Rows[T]>).set(row.id, row);
+    if (table === 'events' && tables.events.size > eventsKept) forget();
+  };
+
+  /** Drops the oldest event that is delivered. Those before it wait for the receiver, and stay. */
+  const forget = (): void => {
+    for (const event of tables.events.values()) {
+      if (!event.delivered) continue;
+      tables.events.delete(event.id);
+      return;
+    }
   };
 
   return {

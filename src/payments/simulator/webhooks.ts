@@ -35,7 +35,6 @@ export interface Webhooks {
 /** Delivers events at least once, in no promised order, signed as Stripe signs them. */
 export function createWebhooks(deps: {
   secret: string;
-  events: readonly string[] | 'all';
   clock: Clock;
   faults: Faults;
   log: Logger;
@@ -97,7 +96,7 @@ export function createWebhooks(deps: {
   };
 
   const dispatch = (event: EventRow): void => {
-    if (deps.events !== 'all' && !deps.events.includes(event.type)) return;
+    if (event.delivered) return;
     const { hold, copies, delayMs } = faults
       .strike('webhook', {
         route: undefined,
