@@ -153,9 +153,10 @@ BEGIN
   END IF;
 
   INSERT INTO orders (order_id, event_no, partition, hold_id, visitor, holder, account, buyer, seats, lines, order_fee,
-                      amount, currency, state, payment_deadline)
-  VALUES (p_order, p_event, p_partition, p_hold, p_visitor, p_holder, p_account, p_buyer, v_seats, p_lines, p_order_fee,
-          v_amount, p_currency, 'reserved', clock_timestamp() + interval '10 minutes')
+                      amount, currency, state, payment_deadline, created_at)
+  SELECT p_order, p_event, p_partition, p_hold, p_visitor, p_holder, p_account, p_buyer, v_seats, p_lines, p_order_fee,
+         v_amount, p_currency, 'reserved', at + interval '10 minutes', at
+  FROM date_trunc('milliseconds', clock_timestamp()) at
   ON CONFLICT DO NOTHING RETURNING * INTO v_order;
   IF v_order.order_id IS NULL THEN
     SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
@@ -227,10 +228,10 @@ DECLARE
 BEGIN
   SELECT * INTO v_order FROM orders WHERE order_id = p_order FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
-  IF v_order.state <> 'reserved' THEN
-    RETURN jsonb_build_object('kind', CASE WHEN v_order.state IN ('closed','cancelled') THEN 'closed' ELSE 'decided' END,
-                              'order', order_json(v_order), 'seats', '[]'::jsonb);
+  IF v_order.state IN ('closed','cancelled') THEN
+    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(v_order), 'seats', '[]'::jsonb);
   END IF;
+  IF v_order.state <> 'reserved' THEN RETURN jsonb_build_object('kind', 'decided', 'order', order_json(v_order)); END IF;
   IF EXISTS (SELECT 1 FROM money_operations
              WHERE order_id = p_order AND state IN ('open','waiting','unknown','ending'))
      OR (p_reason = 'not_paid_in_time' AND clock_timestamp() < v_order.payment_deadline) THEN
@@ -408,9 +409,13 @@ BEGIN
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
   IF m.kind <> 'authorise' OR m.state = 'done' THEN RETURN money_result('settled', p_operation); END IF;
   -- A row that was ended for another reason than time, or whose object is being cancelled, does not come back.
+  -- Nor does one beside another that is under way, but for the planned cancelling of a closed order's object.
   IF o.state NOT IN ('reserved','closed') OR (m.state = 'ending' AND m.end_reason <> 'not_paid_in_time')
-     OR EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id
-                AND other.operation_id <> m.operation_id AND other.kind = 'authorise' AND other.state NOT IN ('refused','voided')) THEN
+     OR EXISTS (SELECT 1 FROM money_operations other
+                WHERE other.order_id = o.order_id AND other.operation_id <> m.operation_id
+                  AND CASE WHEN other.kind = 'authorise' THEN other.state NOT IN ('refused','voided')
+                      ELSE other.state IN ('open','waiting','unknown','ending')
+                           AND NOT (o.state = 'closed' AND other.kind = 'open' AND other.state = 'ending') END) THEN
     RETURN money_end(p_operation, coalesce(m.end_reason, 'seats_lost'), p_end_key, p_owner, p_lease_ms);
   END IF;
   IF o.state = 'closed' THEN
@@ -589,10 +594,12 @@ DECLARE
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
-  -- A standing authorisation of a live order is ended by confirm alone; a settled one of an ended order may come back here.
+  -- A standing authorisation is ended by confirm alone. A settled one may come back here, but never beside another that is
+  -- under way or stands: it is the same object, whose cancelling would take the other's money away.
   IF m.kind NOT IN ('open','authorise') OR m.state IN ('ending','done')
      OR (m.state IN ('refused','voided') AND EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id
-         AND other.operation_id <> m.operation_id AND other.state IN ('open','waiting','unknown','ending')))
+         AND other.operation_id <> m.operation_id AND (other.state IN ('open','waiting','unknown','ending')
+           OR (other.kind = 'authorise' AND other.state = 'done'))))
   THEN RETURN money_result(CASE WHEN m.state = 'ending' THEN 'ending' ELSE 'settled' END, p_operation); END IF;
   UPDATE money_operations
   SET state = 'ending', end_key = p_end_key, end_reason = p_reason, due_at = v_until, claimed_by = p_owner,

@@ -1,5 +1,6 @@
-import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
+import { type EventNo, type Hold, holdLimits, type OrderId, type Visitor } from '../core/hold.ts';
 import type { OrderEnd } from '../core/order.ts';
+import { assert } from '../core/outcome.ts';
 import type { Db } from './db.ts';
 import type {
   Claim,
@@ -18,6 +19,7 @@ interface Answer<Result> {
 }
 
 export async function reserveOrder(db: Db, command: ReserveCommand): Promise<ReserveOutcome> {
+  assert(command.lines.length > 0 && command.lines.length <= holdLimits.seatsMax, 'an order has seats');
   const rows = await db.query<Answer<ReserveOutcome>>(
     'order_reserve',
     'SELECT order_reserve($1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',

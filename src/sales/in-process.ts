@@ -1,0 +1,503 @@
+import { type EventId, type EventNo, holdLimits, type OrderId, type PartitionNo } from '../core/hold.ts';
+import { orderAmount } from '../core/money.ts';
+import { type OrderChange, type OrderEnd, operationsUnderWay, orderTransitions } from '../core/order.ts';
+import { assert } from '../core/outcome.ts';
+import { allows, type Phase } from '../core/phase.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { createInProcessSeats } from './in-process-seats.ts';
+import type {
+  BeginCommand,
+  BeginOutcome,
+  Claim,
+  ConfirmOutcome,
+  DecidedSeat,
+  EventSettings,
+  MoneyOperation,
+  OperationStep,
+  Order,
+  ProviderEventRecord,
+  RecordCloseOutcome,
+  ReserveCommand,
+  ReserveOutcome,
+  SalesRecord,
+} from './record.ts';
+
+/** What the model knows of an event; the caller may change it between steps. */
+export interface InProcessEvent {
+  event: EventId;
+  phase: Phase;
+  currency: string;
+  seatCount: number;
+  settings: EventSettings;
+  /** Its arbiter is elsewhere, so no hold rows are asked for: as Postgres does in Redis mode. */
+  partitions: ReadonlyMap<PartitionNo, { mode: 'redis' | 'moving'; epoch: number }>;
+}
+
+/**
+ * The record of sales as a model in memory, held to the same contract suite as Postgres: for the simulation, and as the
+ * specification to read. Each step runs to its end before the next.
+ */
+export function createInProcessRecord(options: {
+  clock: Pick<Clock, 'now'>;
+  eventOf(event: EventNo): InProcessEvent;
+}): SalesRecord {
+  const { clock, eventOf } = options;
+  interface Row extends MoneyOperation {
+    claimedBy: string | null;
+    claimedUntil: number | null;
+  }
+  const orders = new Map<OrderId, Order>();
+  const operations = new Map<string, Row>();
+  const events = new Map<string, { object: string | null; processed: boolean }>();
+  const seats = createInProcessSeats((event) => eventOf(event).seatCount);
+  const limits = new Map<string, number>();
+
+  const rowsOf = (order: OrderId) => [...operations.values()].filter((row) => row.order === order);
+  const underWay = (order: OrderId, but?: Row) =>
+    rowsOf(order).find((row) => row !== but && operationsUnderWay.includes(row.state));
+  const openOrderOf = (event: EventNo, visitor: string) =>
+    [...orders.values()].find(
+      (order) => order.eventNo === event && order.visitor === visitor && isOpen(order),
+    );
+  const isOpen = (order: Order) => order.state === 'reserved' || order.state === 'authorised';
+  const isFree = (row: Row) => row.claimedUntil === null || row.claimedUntil <= clock.now();
+
+  function change(order: Order, what: OrderChange): void {
+    const transition = orderTransitions[what];
+    assert(transition.from.includes(order.state), `${what} of an order that is ${order.state}`);
+    order.state = transition.to;
+  }
+
+  // Reserve and close.
+
+  function reserve(command: ReserveCommand): ReserveOutcome {
+    const known = [...orders.values()].find((order) => order.hold === command.hold);
+    if (known) return { kind: 'reserved', order: known, repeated: true, seats: [] };
+    const event = eventOf(command.event);
+    if (!allows(event.phase, 'reserve')) return { kind: 'not_open', phase: event.phase };
+    const partition = event.partitions.get(command.partition);
+    if (partition?.mode === 'moving') return { kind: 'retry' };
+    if (partition?.epoch !== command.epoch) return { kind: 'stale' };
+    const wanted = command.lines.map((line) => line.seat).sort((a, b) => a - b);
+    const max = event.settings.accountSeatsMax;
+    if (max !== null && max !== undefined) {
+      const used = [...orders.values()]
+        .filter(
+          (order) => order.eventNo === command.event && order.account === command.account && isOpen(order),
+        )
+        .reduce((sum, order) => sum + order.lines.length, limitOf(command.event, 'account', command.account));
+      if (used + wanted.length > max) return { kind: 'limit', limit: 'account', max, used };
+    }
+    const open = openOrderOf(command.event, command.visitor);
+    if (open) return { kind: 'open_order', order: open.order };
+    const now = clock.now();
+    if (now >= command.deadline - holdLimits.reserveMarginMs || !seats.areFree(command.event, wanted)) {
+      return { kind: 'hold_gone' };
+    }
+    const order = newOrder(command, event.event, now);
+    orders.set(order.order, order);
+    return { kind: 'reserved', order, repeated: false, seats: seats.reserve(order) };
+  }
+
+  function close(id: OrderId, reason: OrderEnd, endKey: string): RecordCloseOutcome {
+    const order = orders.get(id);
+    if (!order) return { kind: 'unknown_order' };
+    if (order.state === 'closed' || order.state === 'cancelled') return { kind: 'closed', order, seats: [] };
+    if (order.state !== 'reserved') return { kind: 'decided', order };
+    const early = reason === 'not_paid_in_time' && clock.now() < order.paymentDeadline;
+    if (underWay(id) || early) return { kind: 'under_way', order };
+    const freed = endOrder(order, 'close', reason);
+    const object = rowsOf(id).find(isObjectOf(order));
+    if (object) toEnding(object, reason, endKey, null);
+    return { kind: 'closed', order, seats: freed };
+  }
+
+  const isObjectOf = (order: Order) => (row: Row) =>
+    row.kind === 'open' && row.state === 'done' && row.providerObject === order.providerObject;
+
+  function endOrder(order: Order, what: OrderChange, reason: OrderEnd | null): DecidedSeat[] {
+    change(order, what);
+    order.reason = reason ?? order.reason;
+    return seats.free(order);
+  }
+
+  // Money operations.
+
+  function begin(command: BeginCommand, claim: Claim): BeginOutcome {
+    const order = orders.get(command.order);
+    if (!order) return { kind: 'unknown_order' };
+    const before = rowsOf(order.order).find(
+      (row) => row.clientKey !== null && row.clientKey === command.clientKey,
+    );
+    if (before) {
+      return before.request === command.request
+        ? { kind: 'repeated', order, operation: before }
+        : { kind: 'mismatch' };
+    }
+    if (order.state !== 'reserved') return { kind: 'decided', order };
+    const busy = underWay(order.order);
+    if (busy) return { kind: 'under_way', order, operation: busy };
+    if (clock.now() >= order.paymentDeadline) return { kind: 'too_late', order, reason: 'not_paid_in_time' };
+    if (eventOf(order.eventNo).phase === 'cancelled')
+      return { kind: 'too_late', order, reason: 'event_cancelled' };
+    if (command.kind === 'open' && order.providerObject !== null) return { kind: 'opened', order };
+    const operation = newRow(command, order, claim);
+    return { kind: 'begun', order, operation };
+  }
+
+  function newRow(
+    of: Pick<Row, 'operation' | 'kind' | 'key'> & Partial<Row>,
+    order: Order,
+    claim: Claim,
+  ): Row {
+    const until = clock.now() + claim.leaseMs;
+    const row: Row = {
+      endKey: null,
+      endReason: null,
+      clientKey: null,
+      request: null,
+      instrument: null,
+      answer: null,
+      attention: null,
+      ...of,
+      order: order.order,
+      state: 'open',
+      providerObject: order.providerObject,
+      amount: order.amount,
+      currency: order.currency,
+      attempts: 1,
+      firstSentAt: clock.now(),
+      dueAt: until,
+      claimedBy: claim.owner,
+      claimedUntil: until,
+    };
+    operations.set(row.operation, row);
+    return row;
+  }
+
+  function claim(wanted: Claim & { limit: number; operation?: string }): Row[] {
+    const now = clock.now();
+    const due = [...operations.values()].filter(
+      (row) =>
+        row.dueAt !== null &&
+        isFree(row) &&
+        (wanted.operation === undefined ? row.dueAt <= now : row.operation === wanted.operation),
+    );
+    const claimed = due.sort((a, b) => a.dueAt! - b.dueAt!).slice(0, wanted.limit);
+    for (const row of claimed) {
+      claimRow(row, wanted);
+      row.attempts += 1;
+      row.firstSentAt ??= now;
+    }
+    return claimed;
+  }
+
+  function claimRow(row: Row, by: Claim): void {
+    row.claimedBy = by.owner;
+    row.claimedUntil = clock.now() + by.leaseMs;
+    row.dueAt = row.claimedUntil;
+  }
+
+  function releaseClaims(owner: string): number {
+    const mine = [...operations.values()].filter(
+      (row) => row.dueAt !== null && row.claimedBy === owner && !isFree(row),
+    );
+    for (const row of mine) Object.assign(row, { claimedUntil: null, dueAt: clock.now() });
+    return mine.length;
+  }
+
+  /** Runs a step on an operation and its order; null from it: somebody else was there first. */
+  function step<Kind extends string>(
+    id: string,
+    work: (row: Row, order: Order) => { kind: Kind; seats?: DecidedSeat[] } | null,
+  ): OperationStep<Kind> {
+    const row = operations.get(id);
+    assert(row, `no money operation ${id}`);
+    const order = orders.get(row.order)!;
+    const done = work(row, order);
+    return { kind: done?.kind ?? 'settled', seats: done?.seats ?? [], order, operation: row };
+  }
+
+  function settle(row: Row, state: Row['state'], answer: Row['answer'] | undefined): void {
+    Object.assign(row, { state, answer: answer ?? row.answer, dueAt: null, claimedUntil: null });
+  }
+
+  function toEnding(row: Row, reason: OrderEnd | null, endKey: string, by: Claim | null): void {
+    Object.assign(row, { state: 'ending', endKey, endReason: reason });
+    if (by) {
+      claimRow(row, by);
+      Object.assign(row, { attempts: 1, firstSentAt: clock.now() });
+    } else {
+      Object.assign(row, { dueAt: clock.now(), claimedUntil: null, attempts: 0, firstSentAt: null });
+    }
+  }
+
+  const end = (id: string, reason: OrderEnd, endKey: string, by: Claim) =>
+    step<'ending'>(id, (row, order) => {
+      if (row.state === 'ending') return { kind: 'ending' };
+      const settled = row.state === 'refused' || row.state === 'voided';
+      if (!['open', 'authorise'].includes(row.kind) || row.state === 'done') return null;
+      const standing = rowsOf(order.order).some(
+        (one) => one !== row && one.kind === 'authorise' && one.state === 'done',
+      );
+      if (settled && (standing || underWay(order.order, row))) return null;
+      toEnding(row, reason, endKey, by);
+      if (reason === 'payment_mismatch') row.attention = reason;
+      return { kind: 'ending' };
+    });
+
+  const authorised: SalesRecord['authorised'] = async (id, view, endKey, by) => {
+    const row = operations.get(id);
+    assert(row, `no money operation ${id}`);
+    const order = orders.get(row.order)!;
+    if (row.kind !== 'authorise' || row.state === 'done') return copy(step(id, () => null));
+    const rival = rowsOf(order.order).some((other) => {
+      if (other === row) return false;
+      if (other.kind === 'authorise') return !['refused', 'voided'].includes(other.state);
+      const planned = order.state === 'closed' && other.kind === 'open' && other.state === 'ending';
+      return operationsUnderWay.includes(other.state) && !planned;
+    });
+    const ended = row.state === 'ending' && row.endReason !== 'not_paid_in_time';
+    if (!['reserved', 'closed'].includes(order.state) || ended || rival) {
+      return copy(end(id, row.endReason ?? 'seats_lost', endKey, by));
+    }
+    let retaken: DecidedSeat[] = [];
+    if (order.state === 'closed') {
+      if (!mayRetake(order)) return copy(end(id, 'seats_lost', endKey, by));
+      retaken = seats.reserve(order);
+      const object = rowsOf(order.order).find((other) => other.kind === 'open' && other.state === 'ending');
+      if (object) Object.assign(object, { state: 'done', dueAt: null, endKey: null, endReason: null });
+    }
+    change(order, order.state === 'closed' ? 'late_success' : 'authorise');
+    Object.assign(order, { reason: null, instrument: view.instrument });
+    Object.assign(row, { state: 'done', answer: { view }, endKey: null, endReason: null });
+    claimRow(row, by);
+    return copy(step(id, () => ({ kind: 'authorised' as const, seats: retaken })));
+  };
+
+  function mayRetake(order: Order): boolean {
+    return (
+      order.lines.length > 0 &&
+      eventOf(order.eventNo).phase !== 'cancelled' &&
+      !openOrderOf(order.eventNo, order.visitor) &&
+      seats.areFree(
+        order.eventNo,
+        order.lines.map((line) => line.seat),
+      )
+    );
+  }
+
+  function confirm(
+    id: OrderId,
+    ids: { capture: string; captureKey: string; endKey: string },
+    by: Claim,
+  ): ConfirmOutcome {
+    const order = orders.get(id);
+    if (!order) return { kind: 'unknown_order' };
+    if (order.state !== 'authorised') return { kind: 'decided', order };
+    const authorisation = rowsOf(id).find((row) => row.kind === 'authorise' && row.state === 'done')!;
+    const reason = whyNot(order);
+    if (reason) {
+      const freed = endOrder(order, 'confirm_impossible', reason);
+      toEnding(authorisation, reason, ids.endKey, by);
+      return { kind: 'impossible', order, operation: authorisation, seats: freed };
+    }
+    change(order, 'confirm');
+    countLimits(order, order.lines.length);
+    Object.assign(authorisation, { dueAt: null, claimedUntil: null });
+    const capture = newRow({ operation: ids.capture, kind: 'capture', key: ids.captureKey }, order, by);
+    return { kind: 'confirmed', order, operation: capture, seats: seats.sell(order) };
+  }
+
+  function whyNot(order: Order): OrderEnd | null {
+    const { phase, settings } = eventOf(order.eventNo);
+    if (phase === 'cancelled') return 'event_cancelled';
+    const over = (
+      kind: 'account' | 'instrument',
+      subject: string | undefined,
+      max: number | null | undefined,
+    ) =>
+      subject !== undefined &&
+      max != null &&
+      limitOf(order.eventNo, kind, subject) + order.lines.length > max;
+    const limited =
+      over('account', order.account, settings.accountSeatsMax) ||
+      over('instrument', order.instrument?.fingerprint, settings.instrumentSeatsMax);
+    return limited ? 'limit' : null;
+  }
+
+  const limitOf = (event: EventNo, kind: string, subject: string) =>
+    limits.get(`${event} ${kind} ${subject}`) ?? 0;
+
+  function countLimits(order: Order, change: number): void {
+    const subjects = [
+      ['account', order.account] as const,
+      ['instrument', order.instrument?.fingerprint] as const,
+    ];
+    for (const [kind, subject] of subjects) {
+      if (subject === undefined) continue;
+      limits.set(`${order.eventNo} ${kind} ${subject}`, limitOf(order.eventNo, kind, subject) + change);
+    }
+  }
+
+  const eventRecord = (id: string): ProviderEventRecord => {
+    const { object, processed } = events.get(id)!;
+    const order = [...orders.values()].find((one) => object !== null && one.providerObject === object);
+    return { id, order: order?.order ?? null, processed };
+  };
+
+  return {
+    reserve: async (command) => copy(reserve(command)),
+    abandon: async (hold, id) => {
+      const known = [...orders.values()].find((order) => order.hold === hold.hold);
+      if (known)
+        return known.lines.length === 0 ? { kind: 'abandoned' } : { kind: 'ordered', order: copy(known) };
+      const { event, currency } = eventOf(hold.event);
+      const nothing = { lines: [], orderFee: 0, account: '', buyer: { name: '', email: '' }, currency };
+      const order = newOrder({ ...hold, ...nothing, order: id }, event, clock.now());
+      orders.set(id, { ...order, state: 'closed', reason: 'closed_by_buyer' });
+      return { kind: 'abandoned' };
+    },
+    findOrder: async (id) => copy(orders.get(id) ?? null),
+    findOpenOrder: async (event, visitor) => copy(openOrderOf(event, visitor) ?? null),
+    operationsOf: async (id) => copy(rowsOf(id)),
+    begin: async (command, by) => copy(begin(command, by)),
+    claim: async (wanted) => copy(claim(wanted)),
+    releaseClaims: async (owner) => releaseClaims(owner),
+    opened: async (id, object, answer) =>
+      copy(
+        step<'opened'>(id, (row, order) => {
+          const may = row.kind === 'open' && ['open', 'unknown', 'ending'].includes(row.state);
+          if (may && row.providerObject === null) {
+            if (row.state === 'ending')
+              Object.assign(row, { answer, dueAt: clock.now(), claimedUntil: null });
+            else settle(row, 'done', answer);
+            row.providerObject = object;
+            order.providerObject = object;
+          }
+          return { kind: 'opened' };
+        }),
+      ),
+    park: async (command) =>
+      copy(
+        step<'parked'>(command.operation, (row, order) => {
+          if (!operationsUnderWay.includes(row.state)) return null;
+          const now = clock.now();
+          row.dueAt = now + command.dueMs;
+          if (row.kind === 'authorise' && row.state !== 'ending' && order.paymentDeadline > now) {
+            row.dueAt = Math.min(row.dueAt, order.paymentDeadline);
+          }
+          if (command.newKey) {
+            if (row.state === 'ending') row.endKey = command.newKey;
+            else row.key = command.newKey;
+            row.firstSentAt = null;
+          }
+          if (row.state !== 'ending') row.state = command.state;
+          row.claimedUntil = null;
+          row.answer = command.answer ?? row.answer;
+          row.attention = command.attention ?? row.attention;
+          return { kind: 'parked' };
+        }),
+      ),
+    authorised,
+    refused: async (id, answer) =>
+      copy(
+        step<'refused'>(id, (row, order) => {
+          if (!['open', 'waiting', 'unknown'].includes(row.state)) return null;
+          settle(row, 'refused', answer);
+          if (row.kind !== 'capture' || order.state !== 'confirmed') return { kind: 'refused' };
+          countLimits(order, -order.lines.length);
+          const freed = endOrder(order, 'capture_refused', 'capture_refused');
+          const standing = rowsOf(order.order).find(
+            (one) => one.kind === 'authorise' && one.state === 'done',
+          );
+          if (standing) toEnding(standing, 'capture_refused', `${id}:end`, null);
+          return { kind: 'refused', seats: freed };
+        }),
+      ),
+    end: async (id, reason, endKey, by) => copy(end(id, reason, endKey, by)),
+    voided: async (id, answer) =>
+      copy(
+        step<'voided'>(id, (row, order) => {
+          if (!operationsUnderWay.includes(row.state) || !['open', 'authorise'].includes(row.kind))
+            return null;
+          const wasEnding = row.state === 'ending';
+          settle(row, 'voided', answer);
+          const object = rowsOf(order.order).find(isObjectOf(order));
+          if (object) object.state = 'voided';
+          if (order.state === 'voiding') change(order, 'voided');
+          else if (order.state === 'reserved' && wasEnding) {
+            return { kind: 'voided', seats: endOrder(order, 'close', row.endReason) };
+          } else if (order.state === 'reserved') order.providerObject = null;
+          return { kind: 'voided' };
+        }),
+      ),
+    confirm: async (id, ids, by) => copy(confirm(id, ids, by)),
+    captured: async (id, view) =>
+      copy(
+        step<'captured'>(id, (row, order) => {
+          if (row.kind !== 'capture' || row.state === 'done') return null;
+          if (row.state === 'refused') {
+            Object.assign(row, { attention: 'captured_after_refusal', answer: { view } });
+            return null;
+          }
+          settle(row, 'done', { view });
+          row.attention = null;
+          if (order.state === 'confirmed') change(order, 'capture');
+          return { kind: 'captured' };
+        }),
+      ),
+    close: async (id, reason, endKey) => copy(close(id, reason, endKey)),
+    overdue: async (limit) => ({
+      orders: [...orders.values()]
+        .filter(
+          (order) =>
+            order.state === 'reserved' && order.paymentDeadline <= clock.now() && !underWay(order.order),
+        )
+        .sort((a, b) => a.paymentDeadline - b.paymentDeadline)
+        .slice(0, limit)
+        .map((order) => order.order),
+      events: [...events.keys()]
+        .map(eventRecord)
+        .filter((event) => !event.processed && event.order !== null)
+        .slice(0, limit),
+    }),
+    providerEvent: async (event) => {
+      if (!events.has(event.id)) events.set(event.id, { object: event.object, processed: false });
+      return eventRecord(event.id);
+    },
+    providerEventProcessed: async (id) => {
+      const event = events.get(id);
+      if (event) event.processed = true;
+    },
+  };
+}
+
+/** Callers keep what they were answered: it must not change under their hands. */
+function copy<Value>(value: Value): Value {
+  return structuredClone(value);
+}
+
+function newOrder(command: Omit<ReserveCommand, 'epoch' | 'deadline'>, event: EventId, now: number): Order {
+  return {
+    order: command.order,
+    eventNo: command.event,
+    event,
+    partition: command.partition,
+    hold: command.hold,
+    visitor: command.visitor,
+    holder: command.holder,
+    account: command.account,
+    buyer: command.buyer,
+    lines: command.lines,
+    orderFee: command.orderFee,
+    amount: orderAmount(command.lines, command.orderFee),
+    currency: command.currency,
+    state: 'reserved',
+    reason: null,
+    paymentDeadline: now + holdLimits.paymentMs,
+    providerObject: null,
+    instrument: null,
+    createdAt: now,
+  };
+}
