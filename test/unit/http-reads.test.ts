@@ -4,8 +4,10 @@ import { after, before, describe, test } from 'node:test';
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
 import type { HttpDeps } from '../../src/http/deps.ts';
 import { type App, buildServer } from '../../src/http/server.ts';
-import type { SharedBytes } from '../../src/read-path/published-reader.ts';
+import { createPublishedReader, type SharedBytes } from '../../src/read-path/published-reader.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import type { Db } from '../../src/sales/db.ts';
 
 let touched: string[] = [];
 
@@ -59,31 +61,76 @@ reads.push(
   '/api/events/show/layout-abc.json',
 );
 
+/** What the leader published, as the real reader finds it; counts every query. */
+async function readerOverRows(queries: string[]): Promise<HttpDeps['published']> {
+  const rows = Object.entries(objects).map(([name, { bytes }]) => ({
+    event_no: 1,
+    event_id: 'show',
+    name,
+    term: 3,
+    count: 7,
+    bytes: Buffer.from(bytes),
+    layout_hash: 'abc',
+  }));
+  const db = {
+    query: async (name: string) => {
+      queries.push(name);
+      return queries.length === 1 ? rows : [];
+    },
+    close: async () => {},
+  } as unknown as Db;
+  const reader = createPublishedReader({
+    db,
+    events: forbidden('events'),
+    clock: systemClock,
+    log: silentLogger,
+  });
+  await reader.start();
+  await reader.stop();
+  return reader;
+}
+
+const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
+  clock: forbidden('clock'),
+  random: forbidden('random'),
+  log: silentLogger,
+  publicUrl: () => 'https://sale.example',
+  trustProxy: false,
+  webDir: null,
+  paymentOrigins: { script: ['https://pay.example'], connect: ['https://api.pay.example'], frame: [] },
+  credentials: forbidden('credentials'),
+  events: forbidden('events'),
+  published: reader,
+  room: forbidden('room'),
+  joins: forbidden('joins'),
+  arbiter: forbidden('arbiter'),
+  checkout: forbidden('checkout'),
+  provider: forbidden('provider'),
+  operations: forbidden('operations'),
+  tickets: forbidden('tickets'),
+  ready: forbidden('ready'),
+});
+
+test('W4: a thousand polls cost the store no query', async () => {
+  const queries: string[] = [];
+  const app = await buildServer(depsOf(await readerOverRows(queries)));
+  touched = [];
+  assert.deepEqual(queries, ['published_changed']);
+  for (let poll = 0; poll < 250; poll++) {
+    for (const name of ['', '/status', '/counts', '/availability']) {
+      const answer = await app.inject({ url: `/api/events/show${name}` });
+      assert.equal(answer.statusCode, 200);
+    }
+  }
+  assert.deepEqual(queries, ['published_changed']);
+  assert.deepEqual(touched, []);
+  await app.close();
+});
+
 describe('shared reads', () => {
   let app: App;
   before(async () => {
-    app = await buildServer({
-      clock: forbidden('clock'),
-      random: forbidden('random'),
-      log: silentLogger,
-      publicUrl: () => 'https://sale.example',
-      trustProxy: false,
-      webDir: null,
-      paymentOrigins: { script: ['https://pay.example'], connect: ['https://api.pay.example'], frame: [] },
-      credentials: forbidden('credentials'),
-      events: forbidden('events'),
-      published,
-      room: forbidden('room'),
-      joins: forbidden('joins'),
-      arbiter: forbidden('arbiter'),
-      checkout: forbidden('checkout'),
-      provider: forbidden('provider'),
-      operations: forbidden('operations'),
-      tickets: forbidden('tickets'),
-      ready: forbidden('ready'),
-    }).catch((error: Error) => {
-      throw new Error(`building the server used ${touched}`, { cause: error });
-    });
+    app = await buildServer(depsOf(published));
     touched = [];
   });
   after(() => app.close());
