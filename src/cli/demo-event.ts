@@ -58,7 +58,7 @@ export async function createDemoEvent(options: DemoOptions): Promise<string> {
   }
   if (event.phase === 'draft') {
     onProgress('Publishing the demo event …');
-    const published = await publishEvent(db, event, actor);
+    const published = await publishEvent(db, event, { actor, acceptWarnings: false });
     if (published.kind !== 'published') {
       throw new StartProblem(`The demo event could not be published: ${published.kind}`);
     }

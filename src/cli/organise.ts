@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
-import type { PlanProblem, PlanReport } from '../core/plan-report.ts';
+import type { PlanProblem, PlanReport, PlanWarning } from '../core/plan-report.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
@@ -193,10 +193,12 @@ function registerEventCommands(program: Command, context: CliContext): void {
     .command('publish')
     .description('Publish a draft: its seats get their numbers.')
     .argument('<event>')
+    .option('--accept-warnings', 'publish although the plan has warnings to settle before a sale')
     .option('--json', 'print JSON')
-    .action((id: string, flags: { json?: boolean }) =>
+    .action((id: string, flags: { json?: boolean; acceptWarnings?: boolean }) =>
       withEvent(context, id, async (db, _events, record) => {
-        const outcome = await publishEvent(db, record, cliActor);
+        const acceptWarnings = flags.acceptWarnings ?? false;
+        const outcome = await publishEvent(db, record, { actor: cliActor, acceptWarnings });
         if (outcome.kind === 'published') {
           context.print(
             flags.json ? JSON.stringify(outcome) : `Published ${id} with ${outcome.seats} seats.`,
@@ -204,6 +206,13 @@ function registerEventCommands(program: Command, context: CliContext): void {
         } else if (outcome.kind === 'no_price') {
           context.fail(
             `These categories have no price: ${outcome.categories.join(', ')}. Nothing was published.`,
+          );
+        } else if (outcome.kind === 'unsettled') {
+          const list = outcome.warnings.map((warning) => `  ${warningText(warning)}`);
+          context.fail(
+            ['Settle these first, or publish with --accept-warnings. Nothing was published.', ...list].join(
+              '\n',
+            ),
           );
         } else context.fail(`${id} is published already.`);
       }),
@@ -391,12 +400,13 @@ function reportText(report: PlanReport): string {
     ...report.categories.map(({ name, seats }) => `  category ${name}: ${seats}`),
   ];
   for (const warning of report.warnings) {
-    const more = warning.count > warning.places.length ? ', …' : '';
-    lines.push(
-      `  ${warning.beforeSale ? 'settle before the sale: ' : ''}${warning.sentence} (${warning.count}: ${warning.places.join(', ')}${more})`,
-    );
+    lines.push(`  ${warning.beforeSale ? 'settle before the sale: ' : ''}${warningText(warning)}`);
   }
   return lines.join('\n');
+}
+
+function warningText({ sentence, count, places }: PlanWarning): string {
+  return `${sentence} (${count}: ${places.join(', ')}${count > places.length ? ', …' : ''})`;
 }
 
 function printProblems(context: CliContext, problems: PlanProblem[], count: number): void {

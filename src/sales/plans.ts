@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { EventNo, SeatState } from '../core/hold.ts';
 import { assignSeatNos, planDiff, planLayout, planSeats } from '../core/plan-layout.ts';
-import type { PlanReport } from '../core/plan-report.ts';
+import type { PlanReport, PlanWarning } from '../core/plan-report.ts';
 import type { SeatFacts, SeatingPlan, SeatNo } from '../core/seat-map.ts';
 import type { Db } from './db.ts';
 import type { EventRecord } from './record.ts';
@@ -84,12 +84,26 @@ export type PublishOutcome =
   | { kind: 'not_draft' }
   | { kind: 'unknown' }
   /** Categories of the plan without a price. */
-  | { kind: 'no_price'; categories: string[] };
+  | { kind: 'no_price'; categories: string[] }
+  /** Oddities of the plan that the organiser has to settle, or to accept, before its seats go on sale. */
+  | { kind: 'unsettled'; warnings: PlanWarning[] };
 
 /** Publishes a draft event: seat numbers, layout, its own tables, phase `scheduled`. */
-export async function publishEvent(db: Db, event: EventRecord, actor: string): Promise<PublishOutcome> {
+export async function publishEvent(
+  db: Db,
+  event: EventRecord,
+  command: { actor: string; acceptWarnings: boolean },
+): Promise<PublishOutcome> {
+  const { actor } = command;
   const plan = await loadPlan(db, event.planId);
   if (!plan) return { kind: 'unknown' };
+  const [summary] = await db.query<PlanRow>(
+    'plan_by_id',
+    `SELECT ${summaryColumns} FROM plans WHERE plan_id = $1`,
+    [event.planId],
+  );
+  const warnings = summary?.report.warnings.filter((warning) => warning.beforeSale) ?? [];
+  if (warnings.length > 0 && !command.acceptWarnings) return { kind: 'unsettled', warnings };
   const unpriced = categoriesWithoutPrice(plan, event);
   if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
   const numbered = numberSeats(plan, null);
