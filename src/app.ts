@@ -247,6 +247,17 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
   }
 }
 
+type StripeConfig = Extract<Config['payments'], { kind: 'stripe' }>;
+
+/** Stripe, or what speaks like it, as configured. */
+export function stripeProvider(
+  payments: Pick<StripeConfig, 'secretKey' | 'webhookSecrets' | 'apiBase'>,
+  { clock, log }: Pick<Runtime, 'clock' | 'log'>,
+): PaymentProvider {
+  const { secretKey, webhookSecrets, apiBase } = payments;
+  return createStripeProvider({ secretKey, webhookSecrets: [...webhookSecrets], apiBase, clock, log });
+}
+
 interface Payments {
   provider: PaymentProvider;
   page: EventObject['payment'];
@@ -255,27 +266,33 @@ interface Payments {
   webhooksTo(url: string): Promise<void>;
 }
 
+/** Stripe's own script with Stripe's API; whoever stands in for the API stands in for its script too. */
+function cardForm(apiBase: string): { script: string; origins: Payments['origins'] } {
+  if (new URL(apiBase).origin !== 'https://api.stripe.com') {
+    const { origin } = new URL(apiBase);
+    return { script: `${origin}/v3/`, origins: { script: [origin], connect: [origin], frame: [origin] } };
+  }
+  return {
+    script: 'https://js.stripe.com/v3/',
+    origins: {
+      script: ['https://js.stripe.com'],
+      connect: ['https://api.stripe.com'],
+      frame: ['https://js.stripe.com', 'https://hooks.stripe.com'],
+    },
+  };
+}
+
 async function openPayments(config: Config, options: AppOptions, shutdown: Shutdown): Promise<Payments> {
   const { clock, log, random } = options;
   const replaced = (made: PaymentProvider) => options.replace?.provider?.(made) ?? made;
   if (config.payments.kind === 'stripe') {
-    const { secretKey, publishableKey, webhookSecrets, apiBase, live } = config.payments;
-    const provider = createStripeProvider({
-      secretKey,
-      webhookSecrets: [...webhookSecrets],
-      apiBase,
-      clock,
-      log,
-    });
-    const script = 'https://js.stripe.com/v3/';
+    const { publishableKey, live } = config.payments;
+    const provider = stripeProvider(config.payments, options);
+    const { script, origins } = cardForm(apiBase);
     return {
       provider: replaced(provider),
       page: { publishableKey, script, test: !live },
-      origins: {
-        script: ['https://js.stripe.com'],
-        connect: ['https://api.stripe.com'],
-        frame: ['https://js.stripe.com', 'https://hooks.stripe.com'],
-      },
+      origins,
       simulatorUrl: null,
       webhooksTo: async () => {},
     };
@@ -286,13 +303,11 @@ async function openPayments(config: Config, options: AppOptions, shutdown: Shutd
   const dataDir = path.join(config.dataDir, 'simulator');
   const child = await startSimulatorChild({ dataDir, host: '127.0.0.1', ...keys, webhookSecret, clock, log });
   shutdown.add('payment simulator', () => child.stop());
-  const provider = createStripeProvider({
-    secretKey: keys.secretKey,
-    webhookSecrets: [webhookSecret],
-    apiBase: child.url,
-    clock,
-    log,
-  });
+  const { secretKey } = keys;
+  const provider = stripeProvider(
+    { secretKey, webhookSecrets: [webhookSecret], apiBase: child.url },
+    options,
+  );
   return {
     provider: replaced(provider),
     page: { publishableKey: keys.publishableKey, script: `${child.url}/v3/`, test: true },
