@@ -286,9 +286,9 @@ async function openPayments(config: Config, options: AppOptions, shutdown: Shutd
   const { clock, log, random } = options;
   const replaced = (made: PaymentProvider) => options.replace?.provider?.(made) ?? made;
   if (config.payments.kind === 'stripe') {
-    const { publishableKey, live } = config.payments;
+    const { apiBase, publishableKey, live } = config.payments;
     const provider = stripeProvider(config.payments, options);
-    const { script, origins } = cardForm(apiBase);
+    const { script, origins } = cardForm(config.payments.apiBase);
     return {
       provider: replaced(provider),
       page: { publishableKey, script, test: !live },
