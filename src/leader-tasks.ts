@@ -67,7 +67,7 @@ export function createPublishTask(options: {
     name: 'publish',
     async run({ event, term, tick }) {
       // Until this term has measured the line, the last leader's figures stay up: a frontier never goes back (W6).
-      const line = admission.measured(event);
+      const line = admission.measured(event, term);
       if (!line) return;
       const { event: record, house, snapshot } = await snapshots.of(event);
       await publisher.publish({ event: record, house, snapshot, term, count: tick + 1, line });

@@ -61,8 +61,11 @@ export interface AdmissionTaskOptions {
 }
 
 export interface AdmissionTask extends LeaderTask {
-  /** Null until this process measured the event in its present term. */
-  measured(event: EventNo): MeasuredAdmission | null;
+  /**
+   * Null until this process measured the event in this very term: figures of a former one may be older than what another
+   * leader published meanwhile, and a frontier never goes back (W6).
+   */
+  measured(event: EventNo, term: number): MeasuredAdmission | null;
   /** Forgets events that this process no longer leads. */
   forget(event: EventNo): void;
 }
@@ -196,7 +199,10 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         estimates: decision.estimates,
       };
     },
-    measured: (event) => led.get(event)?.measured ?? null,
+    measured(event, term) {
+      const mine = led.get(event);
+      return mine?.term === term ? mine.measured : null;
+    },
     forget: (event) => void led.delete(event),
   };
 }

@@ -117,12 +117,12 @@ test('what the operator changed meanwhile is not overwritten', async (t) => {
 test('the admission task lets a short line in within two ticks and measures what it did', async (t) => {
   const { db, event, room, run, seatCounts, database } = await setUp(t, { seats: 500 });
   const task = createAdmissionTask({ db, control: room, clock: systemClock, seatCounts });
-  assert.equal(task.measured(event), null);
+  assert.equal(task.measured(event, 1), null);
   const visitors = Array.from({ length: 8 }, (_, index) => visitorNamed(`v${index}`));
   const places = (await room.join(event, 0, visitors)).map(joined);
   await run(task);
-  assert.deepEqual(task.measured(event)?.frontier, [8]);
-  assert.equal(task.measured(event)?.reason, 'everybody');
+  assert.deepEqual(task.measured(event, 1)?.frontier, [8]);
+  assert.equal(task.measured(event, 1)?.reason, 'everybody');
   await database.query(`UPDATE admissions SET refilled_at = refilled_at - interval '1 s'`);
   for (const [index, place] of places.entries()) {
     const { number } = place;
@@ -130,7 +130,7 @@ test('the admission task lets a short line in within two ticks and measures what
     issued(await room.redeem({ event, shard: 0, number, visitor, passId: randomUUID(), sessionMs: 900_000 }));
   }
   await run(task);
-  const measured = task.measured(event)!;
+  const measured = task.measured(event, 1)!;
   assert.ok(measured.measuredRate > 0);
   assert.deepEqual([measured.last, measured.pending, measured.term], [[8], 0, 1]);
   assert.equal(measured.seats.available, 500);
@@ -141,9 +141,22 @@ test('the admission task of another term publishes nothing and shows nothing', a
   await room.join(event, 0, [visitorNamed('a')]);
   const task = createAdmissionTask({ db, control: room, clock: systemClock, seatCounts });
   await run(task, 7);
-  assert.equal(task.measured(event), null);
+  assert.equal(task.measured(event, 7), null);
   const [row] = await database.query('SELECT frontier, rate, term FROM admissions');
   assert.deepEqual([row.frontier.map(Number), row.rate, Number(row.term)], [[0], 0, 0]);
+});
+
+test('W6: a leader that comes back shows no figures of its former term', async (t) => {
+  const { db, event, room, run, seatCounts, database } = await setUp(t);
+  await room.join(event, 0, [visitorNamed('a')]);
+  const task = createAdmissionTask({ db, control: room, clock: systemClock, seatCounts });
+  await run(task);
+  assert.deepEqual(task.measured(event, 1)?.frontier, [1]);
+  await database.query('UPDATE leases SET term = 3');
+  assert.equal(task.measured(event, 3), null);
+  await run(task, 3);
+  assert.equal(task.measured(event, 3)?.term, 3);
+  assert.equal(task.measured(event, 1), null);
 });
 
 test('W5: the admission task stops the passes when the last seat is gone, and in a pause', async (t) => {
@@ -151,7 +164,7 @@ test('W5: the admission task stops the passes when the last seat is gone, and in
   await room.join(event, 0, [visitorNamed('a')]);
   const task = createAdmissionTask({ db, control: room, clock: systemClock, seatCounts });
   await run(task);
-  assert.ok(task.measured(event)!.targetRate > 0);
+  assert.ok(task.measured(event, 1)!.targetRate > 0);
   await database.query(`UPDATE seats SET state = 'sold'`);
   await run(task);
   const rateNow = async () => (await database.query('SELECT rate, burst, tokens FROM admissions'))[0];
@@ -160,7 +173,7 @@ test('W5: the admission task stops the passes when the last seat is gone, and in
   await database.query(`UPDATE events SET phase = 'paused'`);
   await run(task);
   assert.deepEqual(await rateNow(), { rate: 0, burst: 0, tokens: 0 });
-  assert.equal(task.measured(event)!.reason, 'not_open');
+  assert.equal(task.measured(event, 1)!.reason, 'not_open');
 });
 
 test('called numbers that stay away are no-shows after their grace, pending before it', async (t) => {
