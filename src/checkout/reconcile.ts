@@ -103,6 +103,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       stopping?.abort();
       await running;
       running = undefined;
+      stopping = undefined;
     },
   };
 }
