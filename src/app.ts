@@ -288,7 +288,7 @@ async function openPayments(config: Config, options: AppOptions, shutdown: Shutd
   if (config.payments.kind === 'stripe') {
     const { apiBase, publishableKey, live } = config.payments;
     const provider = stripeProvider(config.payments, options);
-    const { script, origins } = cardForm(config.payments.apiBase);
+    const { script, origins } = cardForm(apiBase);
     return {
       provider: replaced(provider),
       page: { publishableKey, script, test: !live },

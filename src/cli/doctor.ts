@@ -2,8 +2,7 @@ import fs from 'node:fs';
 import { readdir, statfs } from 'node:fs/promises';
 import path from 'node:path';
 import pg from 'pg';
-import type { Runtime } from '../app.ts';
-import { createStripeProvider } from '../payments/stripe.ts';
+import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
 import { reachDatabase } from './database.ts';
 
@@ -167,7 +166,7 @@ async function clockSkew(ask: Ask, { clock }: Runtime): Promise<Finding> {
   };
 }
 
-async function payments(config: Config, { clock, log }: Runtime): Promise<Finding> {
+async function payments(config: Config, runtime: Runtime): Promise<Finding> {
   const check = 'payments';
   if (config.payments.kind === 'simulator') {
     return {
@@ -176,14 +175,8 @@ async function payments(config: Config, { clock, log }: Runtime): Promise<Findin
       detail: 'Simulated: no money is taken. Set the three STRIPE_ keys to sell.',
     };
   }
-  const { secretKey, webhookSecrets, apiBase } = config.payments;
-  const provider = createStripeProvider({
-    secretKey,
-    webhookSecrets: [...webhookSecrets],
-    apiBase,
-    clock,
-    log,
-  });
+  const { apiBase } = config.payments;
+  const provider = stripeProvider(config.payments, runtime);
   const answer = await provider.ping();
   if (answer.ok) return { check, state: 'ok', detail: `Stripe answers at ${apiBase}` };
   return {
