@@ -118,6 +118,7 @@ CREATE FUNCTION event_replan(
   p_event integer, p_actor text, p_plan text, p_layout_hash text, p_layout bytea,
   p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_removed integer[]
 ) RETURNS TABLE (seat_no integer, state text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
   v_epoch bigint;
   v_count integer;

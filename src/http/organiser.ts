@@ -36,6 +36,9 @@ export interface OrganiserDeps {
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+/** `?flag`, `?flag=true`: values of a query are text. */
+const QueryFlag = Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]));
+const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
 const Instant = Type.String({ format: 'date-time', maxLength: 40 });
 /** Minor units: one hundred million of a two-decimal currency's cents is a million. */
 const Price = Type.Integer({ minimum: 0, maximum: 100_000_000 });
@@ -146,13 +149,13 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
         security,
         summary: 'Publish: number the seats; the plan is immutable then',
         params: EventParams,
-        querystring: Type.Object({ acceptWarnings: Type.Optional(Type.Boolean()) }),
+        querystring: Type.Object({ acceptWarnings: QueryFlag }),
       },
     },
     async (request) => {
       const actor = await sessions.require(request);
       const event = await eventOf(request);
-      const acceptWarnings = request.query.acceptWarnings ?? false;
+      const acceptWarnings = isSet(request.query.acceptWarnings);
       const outcome = await publishEvent(db, event, { actor, acceptWarnings });
       events.forget(event);
       if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
@@ -280,7 +283,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
 }
 
 const PlanQuery = Type.Object({
-  dryRun: Type.Optional(Type.Boolean()),
+  dryRun: QueryFlag,
   name: Type.Optional(Type.String({ minLength: 1, maxLength: planLimits.labelLengthMax })),
   format: Type.Optional(Type.Union([Type.Literal('pretix'), Type.Literal('csv')])),
   map: Type.Optional(Type.String({ maxLength: 1_000, description: 'CSV: section=…,row=…,seat=…,x=…,y=…' })),
@@ -312,7 +315,7 @@ function registerPlanImport(
     },
     async (request, reply) => {
       const actor = await requireSession(request);
-      const { dryRun = false, name, format, map } = request.query;
+      const { dryRun, name, format, map } = request.query;
       const mapping = map === undefined ? undefined : parseMapping(map);
       if (mapping?.kind === 'invalid')
         throw problem('invalid_field', { field: 'map', detail: mapping.sentence });
@@ -324,7 +327,7 @@ function registerPlanImport(
           extra: { problems: outcome.problems, problemCount: outcome.problemCount, report: outcome.report },
         });
       }
-      if (dryRun) return { dryRun: true, report: outcome.report };
+      if (isSet(dryRun)) return { dryRun: true, report: outcome.report };
       const saved = await savePlan(deps.db, outcome.plan, outcome.report);
       await audit(deps.db, {
         actor,

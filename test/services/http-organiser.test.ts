@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { exportPretix } from '../../src/plans/export-pretix.ts';
+import { generateStadium } from '../../src/plans/generate.ts';
+import { importPlan } from '../../src/plans/import-plan.ts';
+import { startTestApp, type TestApp, until } from '../support/app.ts';
+import { type Answer, createTestBuyer } from '../support/buyer.ts';
+
+const stadium = () => generateStadium({ seats: 150, name: 'Test Ground' });
+const bytesOf = (value: unknown): string => JSON.stringify(value);
+
+describe('organiser', () => {
+  let app: TestApp;
+  let token: string;
+  const closers: (() => Promise<void>)[] = [];
+  before(async () => {
+    app = await startTestApp({ after: (run) => void closers.unshift(run) }, { event: false });
+    token = (await signIn(app)).body.token;
+  });
+  test.after(async () => {
+    for (const close of closers) await close();
+  });
+
+  const call = (
+    method: string,
+    path: string,
+    options: { body?: unknown; raw?: string; token?: string } = {},
+  ) =>
+    createTestBuyer(app.url, 'none').request(method, `/api/organiser${path}`, {
+      ...options,
+      headers: { authorization: `Bearer ${options.token ?? token}` },
+    });
+
+  async function makeEvent(id: string): Promise<Answer> {
+    const plan = await call('POST', '/plans', { raw: bytesOf(stadium()) });
+    assert.ok(plan.status === 201 || plan.status === 200, bytesOf(plan.body));
+    const prices = Object.fromEntries(
+      plan.body.report.categories.map(({ name }: { name: string }) => [name, 5_000]),
+    );
+    return call('POST', '/events', {
+      body: { id, name: id, plan: plan.body.plan, currency: 'EUR', prices, holdSeatsMax: 4 },
+    });
+  }
+
+  async function openEvent(id: string): Promise<void> {
+    assert.equal((await makeEvent(id)).status, 201);
+    const published = await call('POST', `/events/${id}/publish`);
+    assert.equal(published.status, 200, bytesOf(published.body));
+    const opened = await call('PATCH', `/events/${id}/on-sale`, {
+      body: { expectedVersion: 2, phase: 'open' },
+    });
+    assert.equal(opened.body.phase, 'open', bytesOf(opened.body));
+  }
+
+  test('signs in with e-mail and password; everything else needs it', async () => {
+    const refused = await signIn(app, 'wrong password here');
+    assert.equal(refused.status, 401);
+    assert.equal(refused.body.code, 'sign_in_refused');
+    for (const [method, path] of [
+      ['GET', '/plans'],
+      ['POST', '/plans'],
+      ['GET', '/events'],
+      ['POST', '/events'],
+      ['POST', '/events/x/publish'],
+      ['PATCH', '/events/x/on-sale'],
+      ['POST', '/events/x/blocks'],
+      ['DELETE', '/events/x/blocks'],
+      ['POST', '/events/x/plan'],
+    ] as const) {
+      const body = path === '/events/x/on-sale' ? { expectedVersion: 1 } : undefined;
+      const answer = await call(method, path, { token: 'nobody', body });
+      assert.ok([401, 400].includes(answer.status), `${method} ${path}: ${answer.status}`);
+      assert.notEqual(answer.status, 200);
+    }
+    const second = (await signIn(app)).body.token;
+    assert.equal((await call('GET', '/sessions', { token: second })).status, 200);
+    assert.equal((await call('DELETE', '/sessions', { token: second })).status, 204);
+    assert.equal((await call('GET', '/sessions', { token: second })).status, 401, 'signed out');
+  });
+
+  test('a dry run reports and stores nothing; a broken file is refused with its places', async () => {
+    const countBefore = (await call('GET', '/plans')).body.plans.length;
+    const dry = await call('POST', '/plans?dryRun=true', { raw: bytesOf(stadium()) });
+    assert.equal(dry.body.report.seats, 150);
+    const broken = await call('POST', '/plans', { raw: '{"name": "x"' });
+    assert.equal(broken.status, 422);
+    assert.equal(broken.body.code, 'plan_refused');
+    assert.ok(broken.body.problems[0].place);
+    assert.equal((await call('GET', '/plans')).body.plans.length, countBefore);
+    const badMap = await call('POST', '/plans?format=csv&map=nonsense', { raw: 'a,b\n1,2\n' });
+    assert.equal(badMap.body.field, 'map');
+  });
+
+  test('the same plan again is the same plan', async () => {
+    const first = await call('POST', '/plans', { raw: bytesOf(stadium()) });
+    const again = await call('POST', '/plans', { raw: bytesOf(stadium()) });
+    assert.equal(again.status, 200);
+    assert.equal(again.body.plan, first.body.plan);
+  });
+
+  test('every category needs a price before an event is published', async () => {
+    const plan = await call('POST', '/plans', { raw: bytesOf(stadium()) });
+    const created = await call('POST', '/events', {
+      body: { id: 'unpriced', name: 'Unpriced', plan: plan.body.plan, currency: 'EUR', prices: {} },
+    });
+    assert.equal(created.status, 201);
+    const published = await call('POST', '/events/unpriced/publish');
+    assert.equal(published.body.code, 'invalid_field');
+    assert.equal(published.body.field, '/prices');
+    const wrong = await call('POST', '/events', {
+      body: { id: 'x', name: 'X', plan: plan.body.plan, currency: 'XYZ', prices: {} },
+    });
+    assert.equal(wrong.body.field, '/currency');
+  });
+
+  test('two operators: the second one, with a stale screen, is told and changes nothing', async () => {
+    await openEvent('stale');
+    const first = await call('PATCH', '/events/stale/on-sale', {
+      body: { expectedVersion: 3, message: 'Doors at 7' },
+    });
+    assert.equal(first.body.version, 4);
+    const second = await call('PATCH', '/events/stale/on-sale', {
+      body: { expectedVersion: 3, phase: 'closed' },
+    });
+    assert.equal(second.status, 409);
+    assert.equal(second.body.code, 'version_conflict');
+    assert.equal(second.body.now.message, 'Doors at 7');
+    assert.equal((await call('GET', '/events/stale')).body.phase, 'open');
+    const impossible = await call('PATCH', '/events/stale/on-sale', {
+      body: { expectedVersion: 4, phase: 'scheduled' },
+    });
+    assert.equal(impossible.body.code, 'phase_impossible');
+    assert.deepEqual(impossible.body.possible, ['paused', 'sold_out', 'closed', 'cancelled']);
+  });
+
+  test('S8: blocking lists seats that somebody has and leaves them; unblocking gives back', async () => {
+    await openEvent('blocks');
+    const buyer = await admittedTo(app, 'blocks');
+    const held = await buyer.best({ quantity: 2 });
+    assert.equal(held.status, 201, bytesOf(held.body));
+    const taken = held.body.seats.map(({ seat }) => seat);
+    const free = [...Array(150).keys()].filter((seat) => !taken.includes(seat)).slice(0, 3);
+    const blocked = await call('POST', '/events/blocks/blocks', {
+      body: { seats: [...free, ...taken], reason: 'camera' },
+    });
+    assert.deepEqual(blocked.body.blocked, free);
+    assert.deepEqual(
+      blocked.body.refused.map(({ seat, state }: { seat: number; state: string }) => [seat, state]),
+      [...taken].sort((a, b) => a - b).map((seat) => [seat, 'held']),
+    );
+    assert.equal(
+      (await call('POST', '/events/blocks/blocks', { body: { seats: free } })).body.field,
+      '/reason',
+    );
+    const back = await call('DELETE', '/events/blocks/blocks', { body: { seats: [...free, ...taken] } });
+    assert.deepEqual(
+      back.body.unblocked.sort((a: number, b: number) => a - b),
+      free,
+    );
+    const unknown = await call('POST', '/events/blocks/blocks', { body: { seats: [99_999], reason: 'x' } });
+    assert.equal(unknown.body.code, 'unknown_seat');
+  });
+
+  test('a new version of the plan refuses to lose seats that somebody has; numbers are never reassigned', async () => {
+    await openEvent('replan');
+    const imported = importPlan(Buffer.from(bytesOf(stadium())));
+    assert.ok(imported.kind === 'imported');
+    const { plan } = imported;
+    const section = plan.sections.find(
+      (one) => one.kind === 'seated' && !one.sellAsUnit && one.rows[0]!.seats.length > 3,
+    )!;
+    const [lost] = section.rows[0]!.seats.splice(0, 1);
+    plan.name = 'Test Ground without a seat';
+    const smaller = await call('POST', '/plans', { raw: bytesOf(exportPretix(plan)) });
+    assert.equal(smaller.status, 201, bytesOf(smaller.body));
+    const buyer = await admittedTo(app, 'replan');
+    const held = await buyer.hold([lost!.seatGuid]);
+    assert.equal(held.status, 201, bytesOf(held.body));
+
+    const refused = await call('POST', '/events/replan/plan', { body: { plan: smaller.body.plan } });
+    assert.equal(refused.body.code, 'seats_in_use');
+    assert.equal(refused.body.seats[0].seatGuid, lost!.seatGuid);
+    assert.equal(refused.body.seats[0].state, 'held');
+
+    await buyer.request('DELETE', `/api/holds/${held.body.hold}`);
+    const done = await call('POST', '/events/replan/plan', { body: { plan: smaller.body.plan } });
+    assert.deepEqual(done.body, { kind: 'replanned', added: 0, removed: 1, kept: 149 });
+    const [row] = await app.database.query(
+      `SELECT s.state FROM seats s JOIN event_seats e USING (event_no, seat_no)
+       JOIN events v USING (event_no) WHERE seat_guid = $1 AND event_id = 'replan'`,
+      [lost!.seatGuid],
+    );
+    assert.equal(row.state, 'blocked', 'the removed seat stays, as blocked');
+  });
+
+  test('names with script in them come out as text', async () => {
+    const name = '<img src=x onerror=alert(1)>';
+    const plan = await call('POST', '/plans', { raw: bytesOf({ ...(stadium() as object), name }) });
+    assert.equal(plan.status, 201);
+    assert.equal(plan.body.name, name);
+    assert.match(plan.body.plan, /^[a-z0-9-]+$/);
+  });
+});
+
+async function signIn(app: TestApp, password = app.app.organiser.password): Promise<Answer> {
+  const { email } = app.app.organiser;
+  return createTestBuyer(app.url, 'none').post('/api/organiser/sessions', { email, password });
+}
+
+/** A buyer with a pass for an event that this test made. */
+async function admittedTo(app: TestApp, event: string) {
+  const buyer = createTestBuyer(app.url, event);
+  await until(async () => (await buyer.get(`/api/events/${event}/status`)).status === 200, 'a status');
+  await buyer.admit();
+  return buyer;
+}
