@@ -1,12 +1,17 @@
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
+import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
-export function testDb(database: TestDatabase, poolSize: number): Db {
-  return createDb({ url: database.url, poolSize, clock: systemClock, log: silentLogger });
+/** `onRetry` hears of each deadlock or serialisation failure that the pool repeats. */
+export function testDb(database: TestDatabase, poolSize: number, onRetry: () => void = () => {}): Db {
+  const sleep: Clock['sleep'] = (ms) => {
+    onRetry();
+    return systemClock.sleep(ms);
+  };
+  return createDb({ url: database.url, poolSize, clock: { ...systemClock, sleep }, log: silentLogger });
 }
 
 /** A new event of its own in the database, open, without seats. */

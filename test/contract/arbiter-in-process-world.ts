@@ -1,0 +1,30 @@
+import type { Phase } from '../../src/core/phase.ts';
+import { createInProcessArbiter } from '../../src/inventory/in-process.ts';
+import type { ArbiterWorld } from './arbiter-world.ts';
+
+export async function inProcessWorld(): Promise<ArbiterWorld> {
+  let now = 1_800_000_000_000;
+  let phase: Phase = 'open';
+  let mode: 'postgres' | 'moving' = 'postgres';
+  let epoch = 1;
+  return {
+    arbiter: createInProcessArbiter({
+      clock: { now: () => now },
+      phaseOf: () => phase,
+      modeOf: () => ({ mode, epoch }),
+    }),
+    event: 1,
+    epoch,
+    advance: async (ms) => {
+      now += ms;
+    },
+    setPhase: async (to) => {
+      phase = to;
+    },
+    setMode: async (to) => {
+      mode = to;
+      epoch += 1;
+      return epoch;
+    },
+  };
+}
