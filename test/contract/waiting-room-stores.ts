@@ -1,0 +1,73 @@
+import type { TestContext } from 'node:test';
+import type { Phase } from '../../src/core/phase.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { seededRandom } from '../../src/runtime/random.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { createInProcessWaitingRoom } from '../../src/waiting-room/in-process.ts';
+import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { testDatabase } from '../support/postgres.ts';
+import type { RoomUnderTest } from './waiting-room-cases.ts';
+import { insertTestEvent } from './waiting-room-event.ts';
+
+/** The stores that the contract is run on, each with one event in the given phase. */
+
+export async function inProcessRoom(_t: TestContext, phase: Phase): Promise<RoomUnderTest> {
+  let now = 1_900_000_000_000;
+  const event = { phase, opensAt: null, term: 0 };
+  const room = createInProcessWaitingRoom({
+    clock: { now: () => now },
+    random: seededRandom(1),
+    eventOf: () => event,
+  });
+  return {
+    room,
+    event: 1,
+    setPhase: async (next) => {
+      event.phase = next;
+    },
+    setTerm: async (term) => {
+      event.term = term;
+    },
+    elapse: async (ms) => {
+      now += ms;
+    },
+    ceiling: async () => room.inspect(1).ceilings[0]!,
+  };
+}
+
+export async function postgresRoom(t: TestContext, phase: Phase): Promise<RoomUnderTest> {
+  const database = await testDatabase(t);
+  const event = await insertTestEvent(database, { phase });
+  const db = createDb({ url: database.url, poolSize: 20, clock: systemClock, log: silentLogger });
+  t.after(() => db.close());
+  return {
+    room: createPostgresWaitingRoom({ db }),
+    event,
+    setPhase: async (next) => {
+      await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, next]);
+    },
+    setTerm: async (term) => {
+      await database.query(
+        `INSERT INTO leases VALUES ($1, 'test', $2, 'infinity') ON CONFLICT (event_no) DO UPDATE SET term = $2`,
+        [event, term],
+      );
+    },
+    elapse: async (ms) => {
+      await database.query(
+        `WITH recent AS (
+           UPDATE queue_recent SET issued_at = issued_at - $2 * interval '1 ms' WHERE event_no = $1
+         ), sessions AS (
+           UPDATE passes SET issued_at = issued_at - $2 * interval '1 ms',
+             expires_at = expires_at - $2 * interval '1 ms' WHERE event_no = $1
+         )
+         UPDATE admissions SET refilled_at = refilled_at - $2 * interval '1 ms' WHERE event_no = $1`,
+        [event, ms],
+      );
+    },
+    ceiling: async () =>
+      Number(
+        (await database.query('SELECT ceiling FROM queue_counters WHERE event_no = $1', [event]))[0].ceiling,
+      ),
+  };
+}
