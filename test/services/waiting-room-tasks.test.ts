@@ -260,3 +260,32 @@ test('a lease: one owner at a time, a new term with each change, gone at once wh
   assert.equal((await second.keep([event])).get(event), 3);
   assert.equal((await leader.keep([event])).size, 0, 'released for good');
 });
+
+test('D4: a take-over waits for a write under way, and no write of the old term begins after it', async (t) => {
+  const { db, event, room, database } = await setUp(t);
+  await room.join(event, 0, [visitorNamed('a'), visitorNamed('b')]);
+  const client = await database.pool(1).connect();
+  await client.query('BEGIN');
+  await client.query('SELECT admission_publish($1, 1, $2, 5, 5)', [event, [1]]);
+  const steps: string[] = [];
+  const takeOver = db
+    .query(
+      'take_over',
+      `UPDATE leases SET owner = 'other', term = term + 1, until = 'infinity' WHERE event_no = $1`,
+      [event],
+    )
+    .then(() => steps.push('taken over'));
+  const [pid] = (await client.query('SELECT pg_backend_pid() AS pid')).rows;
+  const waits = async (): Promise<boolean> =>
+    (await database.query('SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))', [pid.pid]))
+      .length > 0;
+  while (!(await waits())) await systemClock.sleep(5);
+  steps.push('committed');
+  await client.query('COMMIT');
+  await takeOver;
+  client.release();
+  assert.deepEqual(steps, ['committed', 'taken over']);
+  assert.equal(await room.publish(event, 1, { frontier: [2], rate: 9, burst: 9 }), false);
+  const [row] = await database.query('SELECT frontier, rate FROM admissions');
+  assert.deepEqual([row.frontier.map(Number), row.rate], [[1], 5]);
+});
