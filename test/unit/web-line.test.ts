@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { bandOf, minutesOf, pollDelay, waitOf } from '../../web/buyer/line.ts';
+
+const status = (change: object) => ({
+  frontier: [100],
+  last: [5000],
+  rate: { measured: 10, target: 20 },
+  noShow: 0.1,
+  seats: { total: 1000, left: 800, inBaskets: 100 },
+  ...change,
+});
+
+test('W4: place, wait and length of the line behind come from the shared status and the own number alone', () => {
+  const wait = waitOf(status({}), { number: 701, shard: 0 });
+  assert.equal(wait.ahead, 600);
+  assert.equal(wait.behind, 4299);
+  assert.equal(wait.called, false);
+  assert.equal(wait.scarce, false);
+  // 600 numbers, of which a tenth will not come, at 10 a second.
+  assert.equal(Math.round(wait.waitMs ?? 0), 54_000);
+});
+
+test('W3: a number at the frontier is called, the next one is not', () => {
+  assert.equal(waitOf(status({}), { number: 100, shard: 0 }).called, true);
+  const next = waitOf(status({}), { number: 101, shard: 0 });
+  assert.equal(next.called, false);
+  assert.equal(next.ahead, 0);
+});
+
+test('a line that stands still has no estimate; more people than seats is said', () => {
+  const still = waitOf(status({ rate: { measured: 0, target: 0 } }), { number: 3000, shard: 0 });
+  assert.equal(still.waitMs, null);
+  assert.equal(still.scarce, true);
+});
+
+test('a position is exact when near and a band that contains it when far', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 5_000_000 }), (ahead) => {
+      const band = bandOf(ahead);
+      if (band.kind === 'exact') {
+        assert.ok(ahead <= 100);
+        assert.equal(band.n, ahead);
+      } else {
+        assert.ok(band.from <= ahead && ahead <= band.to, `${ahead} in ${band.from}..${band.to}`);
+        assert.ok(band.to - band.from <= ahead, 'a band is never wider than the distance itself');
+      }
+    }),
+  );
+});
+
+test('an estimate is a range of whole minutes around the computed wait', () => {
+  assert.deepEqual(minutesOf(10 * 60_000), { from: 8, to: 13 });
+  assert.deepEqual(minutesOf(61_000), { from: 1, to: 2 });
+});
+
+test('W5: no pause between polls is below the floor or above the maximum of the served policy', () => {
+  const wait = fc.option(fc.double({ min: 0, max: 1e9, noNaN: true }));
+  const chance = fc.double({ min: 0, max: 1, noNaN: true });
+  fc.assert(
+    fc.property(wait, chance, (waitMs, random) => {
+      const delay = pollDelay({ minMs: 2000, maxMs: 30_000 }, waitMs, random);
+      assert.ok(delay >= 2000 && delay <= 30_000, String(delay));
+    }),
+  );
+});
