@@ -45,10 +45,12 @@ export async function registerPages(app: App, { webDir }: Pick<HttpDeps, 'webDir
     index: false,
     decorateReply: true,
     cacheControl: false,
-    setHeaders: (reply) => void reply.header('cache-control', `public, max-age=${assetMaxAge}, immutable`),
+    setHeaders: (reply, file) => {
+      const immutable = `public, max-age=${assetMaxAge}, immutable`;
+      reply.header('cache-control', file.endsWith('.html') ? 'no-cache' : immutable);
+    },
   });
   const page = (file: string) => (_request: FastifyRequest, reply: FastifyReply) => {
-    reply.header('cache-control', 'no-cache');
     return reply.sendFile(file, webDir, { cacheControl: false });
   };
   const routes = {
