@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import net from 'node:net';
+import path from 'node:path';
+import { systemClock } from '../../src/runtime/clock.ts';
+
+const root = path.resolve(import.meta.dirname, '../..');
+const readyWithinMs = 60_000;
+
+/** The server as the process that it is, on one port for its whole life of kills and restarts. */
+export interface ServerProcess {
+  url: string;
+  pid(): number;
+  /** kill -9. */
+  kill(): Promise<void>;
+  /** Starts it (again) and waits until it answers. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function serverProcess(
+  env: Record<string, string>,
+  args: string[] = [],
+): Promise<ServerProcess> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  let child: ChildProcess | null = null;
+  let output = '';
+
+  async function start(): Promise<void> {
+    const started = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo', ...args], {
+      cwd: root,
+      env: { ...process.env, ...env, PORT: String(port), ONSALE_LOG_LEVEL: 'warn' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    child = started;
+    const keep = (chunk: Buffer): void => {
+      output = (output + String(chunk)).slice(-4_000);
+    };
+    started.stdout?.on('data', keep);
+    started.stderr?.on('data', keep);
+    const end = systemClock.monotonic() + readyWithinMs;
+    for (;;) {
+      if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}:\n${output}`);
+      const alive = await fetch(`${url}/healthz`).then(
+        (answer) => answer.ok,
+        () => false,
+      );
+      if (alive) return;
+      if (systemClock.monotonic() > end) throw new Error(`the server did not answer:\n${output}`);
+      await systemClock.sleep(50);
+    }
+  }
+
+  async function end(signal: NodeJS.Signals): Promise<void> {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = once(child, 'exit');
+    child.kill(signal);
+    await gone;
+  }
+
+  return {
+    url,
+    pid: () => child?.pid ?? 0,
+    start,
+    kill: () => end('SIGKILL'),
+    stop: () => end('SIGTERM'),
+  };
+}
+
+export async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
