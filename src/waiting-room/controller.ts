@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -64,6 +65,8 @@ export function createController(options: ControllerOptions): Controller {
   const runs = new Map<string, Run>();
   const underWay = new Set<Promise<void>>();
   const stopping = new AbortController();
+  // One listener a task and event under way: with a few events more than Node takes for a leak.
+  setMaxListeners(0, stopping.signal);
   let led = new Map<EventNo, number>();
   let loop: Promise<void> | null = null;
 
