@@ -27,18 +27,27 @@ export interface Arbiter {
    * higher version. Idempotent.
    */
   load(command: LoadCommand): Promise<LoadOutcome>;
-  /** Claims a set of seats for a holder: all or nothing (S2), within the holder's quota (S7), idempotent by hold id. */
+  /**
+   * Claims a set of seats for a holder: all or nothing (S2), within the holder's quota (S7), idempotent by hold id. Refusals
+   * have one order of precedence: what the id's own past says (repeated, mismatch, hold_gone), not_open, too_late, taken,
+   * the visitor's other hold (repeated, hold_exists, hold_gone), quota. A hold id is used up for `lifeMaxMs` after its
+   * lease has ended.
+   */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**
    * Presents a receipt whose signature the caller has checked: answers the hold as it is. In a store that forgot it, takes
    * the seats again under the receipt's (epoch, grant) while grace lasts (part 2); here `hold_gone`.
    */
   recover(command: RecoverCommand): Promise<RecoverOutcome>;
-  /** The hold as it is now; for its owner's page. Expired, released and unknown holds are `null`. */
+  /**
+   * The hold as it is now; for its owner's page. Expired, released and unknown holds are `null`, and one that a decision has
+   * taken a seat from. A hold that has become an order is answered until that order has ended, whatever its deadline.
+   */
   find(event: EventNo, partition: PartitionNo, hold: HoldId): Promise<Hold | null>;
   /**
    * Binds the hold to one order and sets its deadline to `extendedDeadline` (core/hold.ts): the proof that it lives.
-   * Repeatable with the same order id: then the deadline is not moved again (S6). A hold bound to another order refuses.
+   * Repeatable with the same order id: then the deadline is not moved again (S6), and a hold that has become this very order
+   * still answers `extended`, so that a repeated purchase finds its order (P1). A hold bound to another order refuses.
    */
   extend(command: ExtendCommand): Promise<ExtendOutcome>;
   /**
@@ -49,11 +58,15 @@ export interface Arbiter {
   release(command: ReleaseCommand): Promise<ReleaseOutcome>;
   /**
    * What Postgres decided about seats. A change whose version is not higher than the seat's is ignored; `available` takes
-   * back only a projected state, never a hold; the others override a hold. `ended` names holds whose order was sold or
-   * closed: their quota entries end. Idempotent; any order.
+   * back only a projected state, never a hold; the others override a hold, which then can neither be extended nor found; what
+   * is left of it can be released, and lapses. `ended` names holds whose order was sold or closed: their quota entries end,
+   * for good. Unknown seats and holds are ignored. Idempotent; any order.
    */
   project(command: ProjectCommand): Promise<void>;
-  /** Tidies up to `limit` expired holds and tombstones, so that the display is right. Never needed for correctness. */
+  /**
+   * Tidies up to `limit` expired holds and memories of used-up ids, oldest first, and answers how many. Never needed for
+   * correctness.
+   */
   sweep(event: EventNo, partition: PartitionNo, limit: number): Promise<number>;
   /** Every seat's state at one instant of the store's clock. */
   snapshot(event: EventNo, partition: PartitionNo): Promise<Snapshot>;
@@ -71,7 +84,10 @@ export type LoadOutcome = { kind: 'loaded'; seats: number } | { kind: 'stale'; e
 export type Claim =
   /** Exactly these. */
   | { kind: 'seats'; seats: SeatNo[] }
-  /** The first group that is wholly free, in the order given (best available in one round trip). */
+  /**
+   * The first group that is wholly free, in the order given (best available in one round trip); groups of one size. A group
+   * that another claim is just deciding about may be passed over for a later one.
+   */
   | { kind: 'groups'; groups: SeatNo[][] }
   /** Any `quantity` free units of the range [first, first + count), scanning from `start` (an offset) and wrapping: GA. */
   | { kind: 'units'; first: SeatNo; count: number; quantity: number; start: number };
@@ -86,7 +102,7 @@ export interface HoldCommand {
   /** Hash of the request body: the same hold id with another request is refused (`mismatch`). */
   request: string;
   claim: Claim;
-  /** Milliseconds of life from the grant; with `replaces` the old deadline is kept instead. */
+  /** Milliseconds of life from the grant; with `replaces` the old grant's time and deadline are kept instead (S6). */
   ttlMs: number;
   /** The holder's quota in this partition: seats held, or reserved and unpaid (S7). */
   seatsMax: number;
@@ -187,6 +203,8 @@ export interface Snapshot {
   /** Epoch ms of the store's clock. */
   at: number;
   epoch: number;
-  /** First seat of the partition's range in `codes`; codes are indices into `seatStates` by seat_no; 255: not in this partition. */
+  /**
+   * Indices into `seatStates` by seat_no, from seat 0 to the partition's last seat; 255: a seat of another partition.
+   */
   codes: Uint8Array;
 }

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import test from 'node:test';
+
+const inventory = path.resolve(import.meta.dirname, '../../src/inventory');
+
+test('every arbiter adapter is held to the contract suite', () => {
+  const adapters = fs
+    .readdirSync(inventory)
+    .filter((file) =>
+      /export function create\w+Arbiter\(/.test(fs.readFileSync(path.join(inventory, file), 'utf8')),
+    )
+    .map((file) => path.basename(file, '.ts'));
+  assert.ok(adapters.includes('in-process') && adapters.includes('postgres'), String(adapters));
+  for (const adapter of adapters) {
+    const file = path.join(import.meta.dirname, `arbiter-${adapter}.test.ts`);
+    assert.ok(fs.existsSync(file), `${adapter} has ${path.basename(file)}`);
+    assert.match(fs.readFileSync(file, 'utf8'), new RegExp(`^arbiterSuite\\('${adapter}'`, 'm'));
+  }
+});
