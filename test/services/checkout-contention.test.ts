@@ -190,26 +190,35 @@ test("S5: a lapsed, a released and a stranger's hold never become an order", asy
     (await own.checkout.reserve(reserveCommand({ ...foreign, visitor: 'dora' }))).kind,
     'hold_gone',
   );
-  // Straight to the record, past the arbiter: its own conditions refuse the same.
-  for (const [one, visitor, order] of [
-    [lapsed, 'anna', orderIdOf(lapsed.hold)],
-    [released, 'berta', orderIdOf(released.hold)],
-    [foreign, 'dora', orderIdOf(foreign.hold)],
-    [foreign, 'carla', uuidOf('an order that the hold is not bound to')],
-  ] as const) {
-    const outcome = await own.record.reserve({
-      ...reserveCommand({ ...one, visitor }),
+  // Straight to the record, past the arbiter, with seats and deadline in order: one condition broken at a time.
+  const bound = await hold('elsa', [4]);
+  const order = orderIdOf(bound.hold);
+  await arbiter.extend({ ...at, hold: bound.hold, visitor: 'elsa', order });
+  const reserveWith = async (change: object) => {
+    const whole = {
       order,
-      hold: one.hold,
-      event: stage.event,
-      partition: 0,
-      epoch: stage.epoch,
+      hold: bound.hold,
+      ...at,
       deadline: Date.now() + 600_000,
-      visitor,
-      holder: visitor,
-    });
-    assert.equal(outcome.kind, 'hold_gone', `${visitor} ${order}`);
+      visitor: 'elsa',
+      holder: 'elsa',
+    };
+    return (await own.record.reserve({ ...reserveCommand(bound), ...whole, ...change })).kind;
+  };
+  const setState = (state: string) =>
+    database.query('UPDATE holds SET state = $3 WHERE event_no = $1 AND hold_id = $2', [
+      stage.event,
+      bound.hold,
+      state,
+    ]);
+  assert.equal(await reserveWith({ visitor: 'dora' }), 'hold_gone');
+  assert.equal(await reserveWith({ order: uuidOf('an order that the hold is not bound to') }), 'hold_gone');
+  for (const state of ['released', 'replaced', 'ended', 'expired', 'tombstone']) {
+    await setState(state);
+    assert.equal(await reserveWith({}), 'hold_gone', state);
   }
+  await setState('live');
+  assert.equal(await reserveWith({}), 'reserved');
   assert.equal((await own.checkout.reserve(reserveCommand(foreign))).kind, 'order');
   await own.close();
 });
@@ -259,6 +268,41 @@ test('S5: giving back a bound hold: a reserve on its way loses, an order that ex
   // The order without seats is closed; the audit wants nothing of it.
   assert.equal((await auditEvent(database, simulator, stage.event)).paid, 1);
   await own.close();
+});
+
+test('S5: an order frees and sells only what is its own, whatever became of its seats', async () => {
+  const stage = await stageEvent(database);
+  const [closing, paying, other] = [
+    await reserved(desk, stage, 'anna', [1, 2]),
+    await reserved(desk, stage, 'berta', [3, 4]),
+    await reserved(desk, stage, 'carla', [5]),
+  ];
+  await desk.checkout.pay(payCommand(other.order, 'pm_card_visa'));
+  // As after a repair by hand that went wrong: seats 1 and 3 are the third order's.
+  await database.query('UPDATE tickets SET order_id = $2 WHERE event_no = $1 AND seat_no IN (1, 3)', [
+    stage.event,
+    other.order,
+  ]);
+  await database.query(
+    `UPDATE seats SET order_id = $2, state = 'sold' WHERE event_no = $1 AND seat_no IN (1, 3)`,
+    [stage.event, other.order],
+  );
+  await desk.checkout.close(closing.order);
+  assert.equal((await desk.checkout.pay(payCommand(paying.order, 'pm_card_visa'))).kind, 'ended');
+  const seats = await database.query(
+    'SELECT seat_no, state, order_id FROM seats WHERE event_no = $1 AND seat_no < 5 ORDER BY 1',
+    [stage.event],
+  );
+  assert.deepEqual(
+    seats.map((seat) => [seat.seat_no, seat.state, seat.order_id]),
+    [
+      [0, 'available', null],
+      [1, 'sold', other.order],
+      [2, 'available', null],
+      [3, 'sold', other.order],
+      [4, 'available', null],
+    ],
+  );
 });
 
 test('S7, S8: the quota entry ends with the order, and seats come back to the next claim', async () => {

@@ -245,6 +245,10 @@ test('P6: a webhook twice, before our own call returned, and for an object not y
       const answer = await simulator.provider.open(command);
       assert.ok(answer.kind === 'done');
       await desk.checkout.providerEvent({ id: 'evt_created', type: 'created', object: answer.view.object });
+      const kept = await database.query(
+        `SELECT processed_at FROM provider_events WHERE provider_event_id = 'evt_created'`,
+      );
+      assert.deepEqual(kept, [{ processed_at: null }], 'kept until its object is ours');
       return answer;
     },
     authorise: async (command) => {
@@ -358,6 +362,50 @@ test('the provider cancels by itself: the order may open a new object and still 
   await simulator.provider.void({ key: 'by itself', object: (await intentOf(order.order))!.id });
   assert.equal((await desk.checkout.refresh(order.order)).kind, 'declined');
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P5: a network retry repeats the key that its row had before the first call: open, authorise, capture, void', async () => {
+  const sent: { call: string; key: string; written: boolean }[] = [];
+  const watched = (call: 'open' | 'authorise' | 'capture' | 'void') => async (command: { key: string }) => {
+    const [row] = await database.query('SELECT 1 FROM money_operations WHERE key = $1 OR end_key = $1', [
+      command.key,
+    ]);
+    sent.push({ call, key: command.key, written: row !== undefined });
+    return simulator.provider[call](command as never);
+  };
+  const watching = deskWith({
+    ...simulator.provider,
+    open: watched('open'),
+    authorise: watched('authorise'),
+    capture: watched('capture'),
+    void: watched('void'),
+  });
+  const stage = await stageEvent(database);
+  const sold = await reserved(watching, stage, 'anna', [1]);
+  const lost = await reserved(watching, stage, 'berta', [2]);
+  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [lost.order]);
+  for (const { order } of [sold, lost]) {
+    const command = payCommand(order, 'pm_card_visa');
+    const routes = ['create', 'confirm', 'capture', 'cancel'];
+    for (let healthy = 0; healthy <= routes.length; healthy += 1) {
+      await simulator.clearFaults();
+      for (const route of routes.slice(healthy)) await simulator.fault('drop_before', { match: { route } });
+      await reconcile(database, watching, 1);
+      await watching.checkout.pay(command);
+      await reconcile(database, watching, 2);
+    }
+    await watching.checkout.pay(command);
+  }
+  assert.equal(await stateOf(sold.order), 'paid');
+  assert.equal(await stateOf(lost.order), 'closed');
+  for (const call of ['open', 'authorise', 'capture', 'void']) {
+    const keys = sent.filter((one) => one.call === call);
+    const orders = call === 'capture' || call === 'void' ? 1 : 2;
+    assert.equal(new Set(keys.map(({ key }) => key)).size, orders, `keys of ${call}`);
+    assert.ok(keys.length > orders, `${call} was sent again`);
+  }
+  assert.ok(sent.every(({ written }) => written));
   await auditEvent(database, simulator, stage.event);
 });
 
