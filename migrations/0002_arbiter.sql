@@ -235,20 +235,30 @@ BEGIN
   RETURN CASE WHEN cardinality(v_got) = p_size THEN ARRAY(SELECT u FROM unnest(v_got) u ORDER BY u) END;
 END $$;
 
--- Locks every seat of the claim that looks free (and all of hold p_own), waiting for each in ascending order, and chooses
--- among those that are still free when they are ours. No LIMIT for units: this runs only when few are left.
+-- Locks those of the seats that look free (and all of hold p_own), waiting for each in ascending order, and answers which
+-- are still free when they are ours.
+CREATE FUNCTION arbiter_lock_free(p_event integer, p_partition smallint, p_epoch bigint, p_seats integer[], p_own uuid,
+  p_own_seats integer[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+  v_free integer[];
+BEGIN
+  SELECT coalesce(array_agg(l.seat_no), '{}') INTO v_free FROM (
+    SELECT s.seat_no FROM seats s
+     WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(p_seats || p_own_seats)
+       AND (seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, clock_timestamp())
+            OR (s.state = 'available' AND s.hold_id = p_own))
+     ORDER BY s.seat_no FOR NO KEY UPDATE) l;
+  RETURN v_free;
+END $$;
+
+-- The same for groups and units, and chooses among them. No LIMIT for units: this runs only when few are left.
 CREATE FUNCTION arbiter_choose_waiting(p_event integer, p_partition smallint, p_epoch bigint, p_seats integer[],
   p_size integer, p_units integer[], p_own uuid, p_own_seats integer[]) RETURNS integer[] LANGUAGE plpgsql AS $$
 DECLARE
   v_free integer[];
 BEGIN
   IF p_units IS NULL THEN
-    SELECT coalesce(array_agg(l.seat_no), '{}') INTO v_free FROM (
-      SELECT s.seat_no FROM seats s
-       WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(p_seats || p_own_seats)
-         AND (seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, clock_timestamp())
-              OR (s.state = 'available' AND s.hold_id = p_own))
-       ORDER BY s.seat_no FOR NO KEY UPDATE) l;
+    v_free := arbiter_lock_free(p_event, p_partition, p_epoch, p_seats, p_own, p_own_seats);
     RETURN arbiter_first_group(p_seats, p_size, v_free);
   END IF;
   SELECT coalesce(array_agg(l.seat_no), '{}') INTO v_free FROM (
@@ -329,11 +339,11 @@ BEGIN
   IF v_used + p_size > p_seats_max THEN RETURN arbiter_say('quota', p_used => v_used); END IF;
 
   IF p_named THEN
-    v_seats := arbiter_choose_waiting(p_event, p_partition, p_epoch, p_seats, p_size, NULL, p_replaces, own.seats);
-    IF v_seats IS NULL THEN
-      RETURN arbiter_say('taken',
-        arbiter_taken(p_event, p_partition, p_epoch, p_seats, p_size, true, NULL, p_replaces));
+    v_seats := arbiter_lock_free(p_event, p_partition, p_epoch, p_seats, p_replaces, own.seats);
+    IF NOT p_seats <@ v_seats THEN
+      RETURN arbiter_say('taken', ARRAY(SELECT u FROM unnest(p_seats) u WHERE u <> ALL(v_seats)));
     END IF;
+    v_seats := p_seats;
   ELSE
     FOR v_try IN 1 .. 5 LOOP
       BEGIN
