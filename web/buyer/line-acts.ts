@@ -173,8 +173,11 @@ function nextDelay(buyer: Buyer): number {
   const { minMs, maxMs } = status.poll;
   if (stale) return pollDelay(status.poll, minMs * 20, Math.random());
   if (atTheDoor) return Math.max(500, Math.min(Math.max(nextPassTry - Date.now(), 1000), maxMs));
-  if (place && !pass)
-    return pollDelay(status.poll, waitOf(status, place).waitMs ?? maxMs * 10, Math.random());
+  if (place && !pass) {
+    // A line that stands still may move at any moment; one that is sold out hardly will.
+    const unknown = status.soldOut ? maxMs * 10 : (maxMs * 10) / 3;
+    return pollDelay(status.poll, waitOf(status, place).waitMs ?? unknown, Math.random());
+  }
   const untilOpening = (status.opensAt ?? Number.POSITIVE_INFINITY) - serverClock.now();
   if (status.phase === 'scheduled' && untilOpening < maxMs && untilOpening > -60_000) {
     return pollDelay(status.poll, Math.max(untilOpening, 0) * 10, Math.random());
