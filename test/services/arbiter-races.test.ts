@@ -197,15 +197,20 @@ test('one hold a visitor: twenty tabs ask for different seats at once, one gets 
   await audit(world);
 });
 
-test('one request sent twenty times at once is one hold', async () => {
-  const { world, hold } = await race(10);
-  const outcomes = await atOnce(world, () => times(20, () => hold(1, 'ann', seatsOf(1, 2))));
-  assert.deepEqual(tally(outcomes), { granted: 20 });
-  const holds = outcomes.map(grantedHold);
-  assert.equal(new Set(holds.map((one) => JSON.stringify(one))).size, 1);
-  assert.equal(outcomes.filter((outcome) => outcome.kind === 'granted' && !outcome.repeated).length, 1);
-  await audit(world);
-});
+for (const claim of [
+  seatsOf(1, 2),
+  { kind: 'units', first: 0, count: 10, quantity: 2, start: 3 },
+] as Claim[]) {
+  test(`one request for ${claim.kind} sent twenty times at once is one hold`, async () => {
+    const { world, hold } = await race(10);
+    const outcomes = await atOnce(world, () => times(20, () => hold(1, 'ann', claim)));
+    assert.deepEqual(tally(outcomes), { granted: 20 });
+    const holds = outcomes.map(grantedHold);
+    assert.equal(new Set(holds.map((one) => JSON.stringify(one))).size, 1);
+    assert.equal(outcomes.filter((outcome) => outcome.kind === 'granted' && !outcome.repeated).length, 1);
+    await audit(world);
+  });
+}
 
 test('S4: holds lapse during the storm: each seat goes on to the next claimer, never to two at an instant', async () => {
   const { world, hold } = await race(5);
