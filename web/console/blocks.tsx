@@ -2,6 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { Layout } from '../../src/core/seat-map.ts';
 import { type Drawing, type DrawnSection, unpack, wordsOf } from '../seat-map/drawing.ts';
 import { call } from '../shared/api.ts';
+import { pause } from '../shared/clock.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
@@ -23,8 +24,17 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
   const api = `/api/organiser/events/${encodeURIComponent(event.id)}`;
 
   useEffect(() => {
-    const path = `/api/events/${encodeURIComponent(event.id)}/layout-${event.layoutHash}.json`;
-    void call<Layout>(path).then((answer) => answer.kind === 'ok' && setDrawing(unpack(answer.body)));
+    const stop = new AbortController();
+    void (async () => {
+      const path = `/api/events/${encodeURIComponent(event.id)}/layout-${event.layoutHash}.json`;
+      while (!stop.signal.aborted) {
+        const answer = await call<Layout>(path, { signal: stop.signal });
+        if (answer.kind === 'ok') return setDrawing(unpack(answer.body));
+        // Just published: the drawing follows in a moment.
+        await pause(2000, stop.signal);
+      }
+    })();
+    return () => stop.abort();
   }, [event.id, event.layoutHash]);
 
   const section = drawing?.sections.find((one) => one.id === sectionId) ?? null;
