@@ -331,7 +331,6 @@ test('random histories: Postgres answers each step as the model does (P1, P2, P3
     }),
     { numRuns: 20, includeErrorInReport: true, endOnFailure: true, interruptAfterTimeLimit: 60_000 },
   );
-  console.log([...seen].sort().join(' | '));
   // A comparison that never got anywhere would prove nothing.
   for (const reached of [
     'reserved',
@@ -467,6 +466,8 @@ for (const [name, make] of [
       [command.operation],
     );
     assert.deepEqual(await stage.record.claim({ ...claim, owner: 'other', limit: 10 }), []);
+    const named = { owner: 'other', leaseMs: 30_000, limit: 1, operation: command.operation };
+    assert.deepEqual(await stage.record.claim(named), []);
     await stage.later(31_000);
     assert.equal((await stage.record.claim({ ...claim, owner: 'other', limit: 10 })).length, 1);
   });
