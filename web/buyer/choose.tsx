@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Phase } from '../../src/core/phase.ts';
 import { type Drawing, type DrawnSection, wordsOf } from '../seat-map/drawing.ts';
 import { type Feed, startFeed } from '../seat-map/feed.ts';
 import { MapView } from '../seat-map/map-view.tsx';
@@ -70,6 +71,7 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
         <SessionEnd buyer={buyer} state={state} />
       </div>
       {state.hold && <ChangeNote buyer={buyer} />}
+      <NotNow phase={state.status!.phase} />
       <RefusalView
         buyer={buyer}
         state={state}
@@ -120,6 +122,25 @@ export function LookView({ buyer, state }: { buyer: Buyer; state: BuyerState }) 
         {way === 'list' && drawing && <SeatList {...shared} drawing={drawing} />}
       </div>
     </section>
+  );
+}
+
+/** Seats can be looked at in any phase, and held only while the sale is open. */
+function NotNow({ phase }: { phase: Phase }) {
+  const codes: Partial<Record<Phase, string>> = {
+    paused: 'paused',
+    sold_out: 'sold_out',
+    closed: 'sale_closed',
+  };
+  const text = texts.problems.byCode[codes[phase] ?? ''];
+  useEffect(() => {
+    if (text) announce(text);
+  }, [text]);
+  if (!text) return null;
+  return (
+    <Notice tone="warn" title={texts.phases[phase]}>
+      <p>{text}</p>
+    </Notice>
   );
 }
 
