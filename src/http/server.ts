@@ -67,6 +67,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   app.setErrorHandler(createErrorHandler(deps.log));
   acceptJsonOnly(app);
   answerUnknownRoutes(app);
+  letGoWhenClosing(app);
   await app.register(cookie);
   app.addHook('onRequest', securityHeaders(deps));
   app.addHook('onRequest', refuseOtherSites(deps.publicUrl));
@@ -88,6 +89,17 @@ function trusted(
   proxies: HttpDeps['trustProxy'],
 ): false | string[] | ((address: string, hop: number) => boolean) {
   return typeof proxies === 'number' ? (_address, hop) => hop < proxies : proxies;
+}
+
+/** A connection that was busy when closing began would be kept alive after its answer, and the server with it. */
+function letGoWhenClosing(app: App): void {
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (closing) reply.header('connection', 'close');
+  });
 }
 
 /** One parser: an empty body is no body, whatever its declared type; `__proto__` is dropped. */

@@ -61,3 +61,23 @@ test('D2: without Postgres nothing is sold or charged, reads and places stay, an
   assert.equal((await stranger.join()).status, 200);
   assert.equal((await buyer.pay(order)).status, 200);
 });
+
+test('D4: a stop lets the payment under way finish and answers it', async (t) => {
+  const app = await startTestApp(t, { seats: 200 });
+  const buyer = await app.admitted();
+  const { order } = await buyer.mustOrder([150]);
+  await app.simulator.fault('delay', { match: { route: 'confirm' }, delayMs: 1_000, times: 1 });
+  const paying = buyer.pay(order);
+  await until(async () => {
+    const [operation] = await app.database.query(
+      `SELECT 1 FROM money_operations WHERE order_id = $1 AND kind = 'authorise'`,
+      [order],
+    );
+    return operation !== undefined;
+  }, 'the payment to be under way');
+  await app.stop();
+  const paid = await paying;
+  assert.equal(paid.status, 200, JSON.stringify(paid.body));
+  assert.equal(paid.body.state, 'paid');
+  await assert.rejects(buyer.get('/healthz'), 'nobody listens any more');
+});
