@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import type { Layout } from '../../src/core/seat-map.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
@@ -226,6 +227,26 @@ describe('holds and the line over HTTP', () => {
       const answer = await fresh.best(best);
       assert.deepEqual([...outcome(answer), answer.body.field], [400, 'invalid_field', field]);
     }
+  });
+
+  test('S2: general admission: any units of the area, each one a seat, and as many as asked', async () => {
+    const { layout: place } = (await app.buyer().get('/api/events/show')).body;
+    const { sections } = (await app.buyer().get(place)).body as Layout;
+    const area = sections.find(({ kind }) => kind === 'ga');
+    assert.ok(area, 'the demo stadium has a standing area');
+    const units = new Set(
+      area.seats.flatMap(([first, count]) => Array.from({ length: count }, (_, i) => first + i)),
+    );
+    const holds = await Promise.all(
+      [1, 2, 3, 4].map(async () => await (await app.admitted()).best({ quantity: 3, section: area.id })),
+    );
+    const held = holds.flatMap(({ status, body }) => {
+      assert.equal(status, 201, JSON.stringify(body));
+      assert.equal(body.asAsked, true);
+      return body.seats.map(({ seat }) => seat);
+    });
+    assert.equal(new Set(held).size, 12, 'no unit twice');
+    for (const seat of held) assert.ok(units.has(seat));
   });
 
   test('P7: an account buys no more seats of an event than the limit', async () => {
