@@ -36,6 +36,7 @@ export function trackGestures(host: HTMLElement, on: Gestures): () => void {
 
   const down = (event: PointerEvent) => {
     if (event.pointerType === 'mouse' && event.button !== 0) return;
+    on.focus(false);
     if (pointers.size === 0) {
       travelled = 0;
       pinched = false;
@@ -85,6 +86,7 @@ export function trackGestures(host: HTMLElement, on: Gestures): () => void {
 
   const key = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    on.focus(true);
     const direction = arrows[event.key];
     if (direction) on.arrow(direction);
     else if (event.key === 'Enter' || event.key === ' ') on.choose();
@@ -99,7 +101,8 @@ export function trackGestures(host: HTMLElement, on: Gestures): () => void {
   const leave = (event: PointerEvent) => {
     if (event.pointerType === 'mouse') on.unhover();
   };
-  const focus = () => on.focus(true);
+  // The keyboard's place is shown to who uses the keyboard, not on a click.
+  const focus = () => on.focus(host.matches(':focus-visible'));
   const blur = () => on.focus(false);
   host.addEventListener('pointerdown', down);
   host.addEventListener('pointermove', moved);

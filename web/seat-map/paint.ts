@@ -1,7 +1,7 @@
 import type { PlanDecoration } from '../../src/core/seat-map.ts';
 import { type Drawing, type DrawnSection, middleOf } from './drawing.ts';
 import { isFree } from './feed.ts';
-import type { Look, Palette, Sprites } from './sprites.ts';
+import { inkOn, type Look, type Palette, type Sprites } from './sprites.ts';
 import { type Size, toScreen, type Viewport } from './viewport.ts';
 
 /** Everything that one picture of the house depends on. */
@@ -163,10 +163,17 @@ export function seatSize(section: DrawnSection, view: Viewport): number {
   return Math.min(34, Math.max(4, section.pitch * view.scale * 0.86));
 }
 
+/** Seats that are at least this wide bear their number. */
+const numberedFromPx = 24;
+
 function paintSeats(ctx: CanvasRenderingContext2D, scene: Scene, section: DrawnSection): void {
   const { view, size, drawing, sprites, bits, mine, onlyCategory, palette } = scene;
   const diameter = seatSize(section, view);
   const half = diameter / 2;
+  const numbered = diameter >= numberedFromPx;
+  ctx.font = `600 ${diameter * 0.4}px system-ui, sans-serif`;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
   for (let i = 0; i < section.x.length; i++) {
     const x = (section.x[i]! - view.x) * view.scale;
     const y = (section.y[i]! - view.y) * view.scale;
@@ -176,6 +183,10 @@ function paintSeats(ctx: CanvasRenderingContext2D, scene: Scene, section: DrawnS
     const look: Look = free === null ? 'unknown' : !free ? 'taken' : off ? 'dim' : 'free';
     const color = drawing.categories[section.category[i]!]?.color ?? palette.ink2;
     ctx.drawImage(sprites(look, color, section.flags[i]!, diameter), x - half, y - half, diameter, diameter);
+    if (look === 'free' && numbered && section.flags[i] === 0) {
+      ctx.fillStyle = inkOn(color);
+      ctx.fillText(section.labels[i]!, x, y);
+    }
   }
   if (diameter >= 16) paintRowLabels(ctx, scene, section, diameter);
 }
