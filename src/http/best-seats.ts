@@ -1,5 +1,5 @@
-import { candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
-import { holdLimits } from '../core/hold.ts';
+import { type BestFound, candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
+import { type EventNo, holdLimits } from '../core/hold.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Claim } from '../inventory/arbiter.ts';
 import { isAvailable } from '../read-path/availability.ts';
@@ -21,17 +21,35 @@ export interface Found {
 export interface BestSeats {
   /** From this process's copy of the availability, seconds old: the arbiter decides. Null: nothing is left to try. */
   find(event: EventRecord, house: House, wish: BestWish, excluded: ReadonlySet<SeatNo>): Found | null;
+  /** Told of each hold that this process was granted: the published bits learn of it seconds later. */
+  granted(event: EventRecord, seats: readonly SeatNo[]): void;
   /** Seats to offer to somebody whose named seats were taken: near them, as many, free as far as is known. */
   nearest(event: EventRecord, house: House, wish: Wish, taken: readonly SeatNo[]): SeatNo[];
 }
 
+const spreadSteps = 1 << 20;
 const notes = {
   split: 'So many seats side by side are not left: these are in rows close to each other.',
   other_section: 'The section that you asked for has not so many seats left: these are in another one.',
 } as const;
-const spreadSteps = 1 << 20;
+/**
+ * Searching a large house takes milliseconds, and in a rush hundreds ask within the two seconds that one published state
+ * lasts: they share so many searches a wish, each with a spread of its own.
+ */
+const searchesPerWish = 32;
+/** A shared search with fewer groups left is made anew, without the seats that went meanwhile. */
+const groupsLeftMin = 4;
+
+/** What this process knows about one published state of an event. */
+interface Moment {
+  version: string;
+  /** Granted by this process since then. */
+  gone: Set<SeatNo>;
+  searches: Map<string, BestFound>;
+}
 
 export function createBestSeats({ published, random }: Pick<HttpDeps, 'published' | 'random'>): BestSeats {
+  const moments = new Map<EventNo, Moment>();
   const prepared = new WeakMap<Layout, ReturnType<typeof createHouse>>();
 
   function preparedHouse({ layout }: House): ReturnType<typeof createHouse> {
@@ -53,26 +71,66 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
       event.prices[house.seats[seat]?.category ?? ''] !== undefined;
   }
 
+  function search(
+    event: EventRecord,
+    house: House,
+    wish: BestWish,
+    excluded: ReadonlySet<SeatNo>,
+  ): BestFound {
+    const { quantity, category, section } = wish;
+    return candidateGroups(preparedHouse(house), {
+      quantity,
+      category,
+      section,
+      available: freeSeats(event, house, excluded),
+      spread: random.int(spreadSteps) / spreadSteps,
+      max: holdLimits.groupsMax,
+    });
+  }
+
+  function momentOf(event: EventRecord): Moment {
+    // By version, not by content: seats that went and came back between two publishings are free again with the second.
+    const version = String(published.get(event.event, 'availability')?.version);
+    let moment = moments.get(event.eventNo);
+    if (moment?.version !== version) {
+      moment = { version, gone: new Set(), searches: new Map() };
+      moments.set(event.eventNo, moment);
+    }
+    return moment;
+  }
+
+  function shared(event: EventRecord, house: House, wish: BestWish): BestFound {
+    const { gone, searches } = momentOf(event);
+    const { quantity, category, section } = wish;
+    const key = JSON.stringify([random.int(searchesPerWish), quantity, category, section]);
+    const found = searches.get(key);
+    const groups = found?.groups.filter((group) => !group.some((seat) => gone.has(seat))) ?? [];
+    if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
+      return { ...found, groups };
+    }
+    const made = search(event, house, wish, gone);
+    searches.set(key, made);
+    return made;
+  }
+
   return {
     find(event, house, wish, excluded) {
-      const { quantity, category, section } = wish;
-      const best = candidateGroups(preparedHouse(house), {
-        quantity,
-        category,
-        section,
-        available: freeSeats(event, house, excluded),
-        spread: random.int(spreadSteps) / spreadSteps,
-        max: holdLimits.groupsMax,
-      });
+      const best = excluded.size === 0 ? shared(event, house, wish) : search(event, house, wish, excluded);
       const note = best.note === 'split' || best.note === 'other_section' ? notes[best.note] : undefined;
       const described = { asAsked: note === undefined, ...(note ? { note } : {}) };
       if (best.units) {
         const { first, count } = best.units;
         const considered = Array.from({ length: count }, (_, i) => first + i);
-        return { claim: { kind: 'units', ...best.units, quantity }, considered, described };
+        const start = random.int(count);
+        const claim: Claim = { kind: 'units', first, count, start, quantity: wish.quantity };
+        return { claim, considered, described };
       }
       if (best.groups.length === 0) return null;
       return { claim: { kind: 'groups', groups: best.groups }, considered: best.groups.flat(), described };
+    },
+    granted(event, seats) {
+      const moment = momentOf(event);
+      for (const seat of seats) moment.gone.add(seat);
     },
     nearest(event, house, wish, taken) {
       if (wish.kind === 'best') return [];

@@ -89,6 +89,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       switch (outcome.kind) {
         case 'granted':
           arbiterTime.seen(outcome);
+          best.granted(event, outcome.hold.seats);
           return reply.code(outcome.repeated ? 200 : 201).send(await answer(event, outcome.hold, found));
         case 'taken': {
           const nearest = best.nearest(event, house, wish, outcome.seats);
