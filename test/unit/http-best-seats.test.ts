@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { assignSeatNos, planLayout, planSeats } from '../../src/core/plan-layout.ts';
+import { createBestSeats } from '../../src/http/best-seats.ts';
+import type { HttpDeps } from '../../src/http/deps.ts';
+import { generateStadium } from '../../src/plans/generate.ts';
+import { importPlan } from '../../src/plans/import-plan.ts';
+import { seededRandom } from '../../src/runtime/random.ts';
+import type { House } from '../../src/sales/events.ts';
+import { type EventRecord, eventSettingsDefault } from '../../src/sales/record.ts';
+
+const imported = importPlan(Buffer.from(JSON.stringify(generateStadium({ seats: 400 }))));
+assert.ok(imported.kind !== 'refused');
+const { plan } = imported;
+const layout = planLayout(plan, assignSeatNos(null, plan));
+const seats = planSeats(plan);
+const house: House = { layoutHash: 'x', layout, seats, byGuid: new Map() };
+const event = {
+  eventNo: 1,
+  event: 'show',
+  prices: Object.fromEntries(plan.categories.map(({ name }) => [name, 100])),
+  settings: eventSettingsDefault,
+} as unknown as EventRecord;
+const bytes = new Uint8Array(Math.ceil(layout.seatCount / 8)).fill(255);
+const wish = { kind: 'best', quantity: 2 } as const;
+
+function bestAt(version: [number, number]) {
+  const published = { get: () => ({ bytes, version }) } as unknown as HttpDeps['published'];
+  return createBestSeats({ published, random: seededRandom(7) });
+}
+
+test('no seat that this process granted is offered again while the published bits do not know of it', () => {
+  const best = bestAt([1, 1]);
+  const gone = new Set<number>();
+  for (let buyer = 0; buyer < 150; buyer++) {
+    const found = best.find(event, house, wish, new Set());
+    assert.ok(found, `buyer ${buyer} finds seats`);
+    if (found.claim.kind !== 'groups') break;
+    for (const seat of found.claim.groups.flat())
+      assert.ok(!gone.has(seat), `seat ${seat} for buyer ${buyer}`);
+    const [first] = found.claim.groups;
+    best.granted(event, first!);
+    for (const seat of first!) gone.add(seat);
+  }
+  assert.ok(gone.size > 100);
+});
+
+test('seats that came back are offered with the next publishing, although the bits are the same', () => {
+  const version: [number, number] = [1, 1];
+  const best = bestAt(version);
+  best.granted(
+    event,
+    seats.map(({ seatNo }) => seatNo),
+  );
+  assert.equal(best.find(event, house, wish, new Set()), null);
+  version[1] = 2;
+  assert.ok(best.find(event, house, wish, new Set()));
+});
+
+test('seats without a price, and excluded ones, are not offered', () => {
+  const [only] = plan.categories;
+  const cheap = { ...event, prices: { [only!.name]: 100 } };
+  const found = bestAt([1, 1]).find(cheap, house, wish, new Set());
+  assert.ok(found?.claim.kind === 'groups');
+  for (const seat of found.claim.groups.flat()) assert.equal(seats[seat]!.category, only!.name);
+  const rest = bestAt([1, 1]).find(event, house, wish, new Set(found.considered));
+  assert.ok(rest);
+  const excluded = new Set(found.considered);
+  for (const seat of rest.considered) assert.ok(!excluded.has(seat));
+});
