@@ -203,3 +203,15 @@ test('P1: an answer that is lost is asked for again under the same key: one hold
   const [row] = await app.database.query<{ orders: number }>('SELECT count(*)::int AS orders FROM orders');
   assert.equal(row?.orders, 1);
 });
+
+test('S4: the time of a hold runs out in the open page: it says so, that nothing was charged, and lets choose again', {
+  skip,
+}, async (t) => {
+  const app = await startTestApp(t, { seats: 200, settings: { holdTtlMs: 9_000 } });
+  const { page } = await visit(t, browser, app.url);
+  await joinAndEnter(page, app.event);
+  await takeBest(page, 2);
+  await page.locator('main').getByText('Your seats went back on sale. Nothing was charged.').waitFor();
+  await page.getByRole('heading', { name: 'Choose your seats' }).waitFor();
+  await takeBest(page, 2);
+});
