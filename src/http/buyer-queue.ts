@@ -22,7 +22,7 @@ import { createVisitors } from './visitor.ts';
 const shard = 0;
 
 export function registerQueue(app: App, deps: HttpDeps): void {
-  const { credentials, joins, room, random } = deps;
+  const { clock, credentials, joins, room, random } = deps;
   const visitors = createVisitors(deps);
 
   app.post(
@@ -87,6 +87,10 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       const outcome = await room.redeem({ ...ticket, passId: random.uuid(), sessionMs });
       switch (outcome.kind) {
         case 'issued': {
+          if (outcome.expiresAt <= clock.now()) {
+            visitors.dropTicket(reply, event.event);
+            throw problem('pass_expired');
+          }
           const pass = credentials.signPass({ ...outcome, event: event.eventNo, visitor: ticket.visitor });
           return { pass, expiresAt: new Date(outcome.expiresAt).toISOString() };
         }

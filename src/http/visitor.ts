@@ -35,6 +35,10 @@ export function createVisitors({ credentials, publicUrl }: VisitorDeps) {
       reply.setCookie(visitorCookie, secret, { ...flags(), path: '/', maxAge: visitorMaxAge });
     },
     ticketOf: (request: FastifyRequest): string | undefined => request.cookies[ticketCookie],
+    /** The number has had its turn: the next join draws another one. */
+    dropTicket(reply: FastifyReply, event: EventId): void {
+      reply.clearCookie(ticketCookie, { ...flags(), path: `/api/events/${event}/` });
+    },
     /** Bound to the event by its path, so that many events do not fill each request's headers. */
     keepTicket(reply: FastifyReply, event: EventId, ticket: string): void {
       const path = `/api/events/${event}/`;

@@ -215,3 +215,32 @@ test('S4: the time of a hold runs out in the open page: it says so, that nothing
   await page.getByRole('heading', { name: 'Choose your seats' }).waitFor();
   await takeBest(page, 2);
 });
+
+test('W3: when the time for choosing is over the page says so, and joining again draws a new number', {
+  skip,
+}, async (t) => {
+  const app = await startTestApp(t, { seats: 200 });
+  const { page } = await visit(t, browser, app.url);
+  await joinAndEnter(page, app.event);
+  await app.database.query(
+    "UPDATE passes SET expires_at = clock_timestamp() - interval '1 s' WHERE event_no = $1",
+    [app.eventNo],
+  );
+  // In truth a session lasts far longer than the minute for which the store remembers who drew which number.
+  await app.database.query('DELETE FROM queue_recent WHERE event_no = $1', [app.eventNo]);
+  // The page asks for its pass again, as after a reload without storage.
+  await page.evaluate(() => {
+    for (const name of Object.keys(localStorage)) if (name.endsWith('.pass')) localStorage.removeItem(name);
+  });
+  await page.reload();
+  await page.getByRole('heading', { name: 'Your time for choosing is over' }).waitFor();
+  await page.locator('main').getByText('Nothing was charged').first().waitFor();
+  await assertAccessible(page, 'session over');
+  await page.getByRole('button', { name: 'Join the line again' }).click();
+  await page.getByRole('heading', { name: 'Choose your seats' }).waitFor();
+  const [row] = await app.database.query<{ number: number }>(
+    'SELECT number::int FROM passes WHERE event_no = $1',
+    [app.eventNo],
+  );
+  assert.equal(row?.number, 2);
+});

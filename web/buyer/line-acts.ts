@@ -8,7 +8,7 @@ import { type Buyer, type Pass, passLeftMs } from './session.ts';
 const api = (buyer: Buyer) => `/api/events/${encodeURIComponent(buyer.eventId)}`;
 
 /** The person's act: never done by the page itself. The first answer may only set the cookie; then it is asked once more. */
-export async function join(buyer: Buyer): Promise<void> {
+export async function join(buyer: Buyer, again = false): Promise<void> {
   const { store, keep } = buyer;
   if (store.get().busy) return;
   store.set({ busy: 'join', problem: null, notice: null, sessionOver: false });
@@ -22,6 +22,8 @@ export async function join(buyer: Buyer): Promise<void> {
     keep.write('place', place);
     store.set({ place });
     await tryPass(buyer);
+    // The number that came back has had its turn, which the server has just learnt: the next one is a new one.
+    if (store.get().sessionOver && !again) return join(buyer, true);
     buyer.lookSoon();
   } else if (answer.kind === 'problem') {
     store.set({ problem: answer.problem });
