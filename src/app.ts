@@ -5,6 +5,7 @@ import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerOrganiser } from './http/organiser.ts';
+import { createPathMeter, type PathMeter } from './http/path-meter.ts';
 import { buildServer } from './http/server.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
 import { createPostgresArbiter } from './inventory/postgres.ts';
@@ -27,6 +28,7 @@ import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
+import { type PathWindow, readPath, reportPath } from './sales/path-signals.ts';
 import { ticketsOfOrder } from './sales/tickets.ts';
 import { createAdmissionTask } from './waiting-room/admission-task.ts';
 import { createController } from './waiting-room/controller.ts';
@@ -144,6 +146,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     };
   }
 
+  const pathMeter = createPathMeter({ clock });
   const published = createPublishedReader({ db, events, clock, log });
   shutdown.add('published objects', () => published.stop());
   await published.start();
@@ -189,7 +192,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     // In Postgres mode the arbiter's rows are the decided rows: nothing is to be told.
     project: async () => {},
   };
-  const server = await buildServer(deps, [(scope) => registerOrganiser(scope, organiserDeps)]);
+  const server = await buildServer({ ...deps, pathMeter }, [
+    (scope) => registerOrganiser(scope, organiserDeps),
+  ]);
   shutdown.add('web server', () => server.close());
   try {
     await server.listen({ host: config.http.host, port });
@@ -197,6 +202,10 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     throw new StartProblem(`Port ${port} cannot be listened on: ${(error as Error).message}`);
   }
   await payments.webhooksTo(`${listening}/api/webhooks/stripe`);
+  shutdown.add(
+    'path reports',
+    reportPathEverySecond({ db, clock, log, owner: processName(config, random), meter: pathMeter }),
+  );
   return {
     url,
     db,
@@ -205,6 +214,30 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     organiser,
     simulatorUrl: payments.simulatorUrl,
     stop: () => stopAll(shutdown),
+  };
+}
+
+/** Answers what ends it. A report that fails is left out: the next second brings another. */
+function reportPathEverySecond(parts: {
+  db: Db;
+  clock: Clock;
+  log: Logger;
+  owner: string;
+  meter: PathMeter;
+}): () => Promise<void> {
+  const { db, clock, log, owner, meter } = parts;
+  const stopping = new AbortController();
+  const loop = (async () => {
+    while (!stopping.signal.aborted) {
+      await clock.sleep(1_000, stopping.signal).catch(() => {});
+      const window = meter.window();
+      if (!window || stopping.signal.aborted) continue;
+      await reportPath(db, owner, window).catch((err) => log.debug({ err }, 'the path report was left out'));
+    }
+  })();
+  return async () => {
+    stopping.abort();
+    await loop;
   };
 }
 
@@ -332,7 +365,8 @@ function startController(
   const room = createPostgresWaitingRoom({ db });
   const snapshots = createSnapshots({ arbiter, events, clock });
   const seatCounts = async (event: number) => (await snapshots.of(event)).counts;
-  const admission = createAdmissionTask({ db, control: room, clock, seatCounts });
+  let path: PathWindow | null = null;
+  const admission = createAdmissionTask({ db, control: room, clock, seatCounts, pathSignals: () => path });
   const publisher = createPublisher({ db, clock, payment: payments.page });
   const controller = createController({
     db,
@@ -341,6 +375,12 @@ function startController(
     log,
     eventsToLead: () => eventsToLead(events, clock),
     tasks: [
+      {
+        name: 'path',
+        run: async () => {
+          path = await readPath(db);
+        },
+      },
       createPhaseTask({ db, seatCounts }),
       admission,
       createPublishTask({ publisher, snapshots, admission }),

@@ -17,6 +17,8 @@ export interface BestAsked {
   spread: number;
   /** Groups wanted at most; the claim takes the first that is still free. */
   max: number;
+  /** 1 unless told: looks at so many times as many near equals. For an asker whose first choices were all gone. */
+  widen?: number;
 }
 
 export interface BestFound {
@@ -61,7 +63,7 @@ export function candidateGroups(house: House, asked: BestAsked): BestFound {
   const category = asked.category === undefined ? -1 : house.categories.indexOf(asked.category);
   const section = asked.section === undefined ? -1 : (house.sectionIndex.get(asked.section) ?? -2);
   if ((asked.category !== undefined && category < 0) || section === -2) return found([], 'none');
-  const wanted: Wanted = { quantity, available: asked.available, category, section };
+  const wanted: Wanted = { quantity, available: asked.available, category, section, widen: asked.widen ?? 1 };
 
   const side = sideBySide(house, wanted);
   if (side.length > 0) return found(spreadOut(side, spread, max), null);
@@ -86,6 +88,7 @@ interface Wanted {
   /** Index; -1: any. */
   category: number;
   section: number;
+  widen: number;
 }
 interface Scored {
   seats: SeatNo[];
@@ -143,7 +146,8 @@ function sideBySide(house: House, wanted: Wanted): Scored[] {
 }
 
 function poolSize(house: House, wanted: Wanted): number {
-  return Math.max(poolMin, Math.min(poolMax, Math.ceil((poolShare * house.seatCount) / wanted.quantity)));
+  const share = Math.ceil((poolShare * house.seatCount) / wanted.quantity);
+  return Math.max(poolMin, Math.min(poolMax, share)) * wanted.widen;
 }
 
 function byScore(a: Scored, b: Scored): number {
@@ -335,7 +339,7 @@ export function nearestFree(
   const known = seats.filter((seat) => house.section[seat] !== undefined && house.section[seat] !== -1);
   if (known.length === 0) return null;
   const from = centreOf(house, known);
-  const same = { quantity, available, category: house.category[known[0]!]!, section: -1 };
+  const same = { quantity, available, category: house.category[known[0]!]!, section: -1, widen: 1 };
   const found = nearestRun(house, same, from);
   if (found || house.categories.length === 1) return found;
   return nearestRun(house, { ...same, category: -1 }, from);

@@ -20,7 +20,13 @@ export interface Found {
 
 export interface BestSeats {
   /** From this process's copy of the availability, seconds old: the arbiter decides. Null: nothing is left to try. */
-  find(event: EventRecord, house: House, wish: BestWish, excluded: ReadonlySet<SeatNo>): Found | null;
+  find(
+    event: EventRecord,
+    house: House,
+    wish: BestWish,
+    excluded: ReadonlySet<SeatNo>,
+    attempt: number,
+  ): Found | null;
   /** Told of each hold that this process was granted: the published bits learn of it seconds later. */
   granted(event: EventRecord, seats: readonly SeatNo[]): void;
   /** Seats to offer to somebody whose named seats were taken: near them, as many, free as far as is known. */
@@ -39,6 +45,8 @@ const notes = {
 const searchesPerWish = 32;
 /** A shared search with fewer groups left is made anew, without the seats that went meanwhile. */
 const groupsLeftMin = 4;
+/** Each further try looks at so many times as many near equals: our copy of the house may be old by then. */
+const widenBy = 4;
 
 /** What this process knows about one published state of an event. */
 interface Moment {
@@ -76,6 +84,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     house: House,
     wish: BestWish,
     excluded: ReadonlySet<SeatNo>,
+    widen: number,
   ): BestFound {
     const { quantity, category, section } = wish;
     return candidateGroups(preparedHouse(house), {
@@ -85,6 +94,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
       available: freeSeats(event, house, excluded),
       spread: random.int(spreadSteps) / spreadSteps,
       max: holdLimits.groupsMax,
+      widen,
     });
   }
 
@@ -108,14 +118,17 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
       return { ...found, groups };
     }
-    const made = search(event, house, wish, gone);
+    const made = search(event, house, wish, gone, 1);
     searches.set(key, made);
     return made;
   }
 
   return {
-    find(event, house, wish, excluded) {
-      const best = excluded.size === 0 ? shared(event, house, wish) : search(event, house, wish, excluded);
+    find(event, house, wish, excluded, attempt) {
+      const best =
+        attempt === 1
+          ? shared(event, house, wish)
+          : search(event, house, wish, excluded, widenBy ** (attempt - 1));
       const note = best.note === 'split' || best.note === 'other_section' ? notes[best.note] : undefined;
       const described = { asAsked: note === undefined, ...(note ? { note } : {}) };
       if (best.units) {

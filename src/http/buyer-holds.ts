@@ -32,7 +32,7 @@ const tags = ['holds'];
 /** A whole house is one partition until part of it is given a store of its own. */
 const partition: PartitionNo = 0;
 /** Best available: how often the candidates are drawn anew when all of them were gone. */
-const bestTriesMax = 3;
+const bestTriesMax = 4;
 /** A claim that reaches the store later than this is not granted: its buyer has seen an error by then. */
 const claimPatienceMs = 2_000;
 
@@ -225,7 +225,7 @@ async function claimWish(wished: WishedClaim): Promise<{ outcome: HoldOutcome; f
 
   const excluded = new Set<SeatNo>();
   for (let attempt = 1; ; attempt++) {
-    const found = best.find(event, house, wish, excluded);
+    const found = best.find(event, house, wish, excluded, attempt);
     if (!found) return { outcome: await repeatedOrTaken(wished) };
     const outcome = await claim(found.claim);
     if (outcome.kind !== 'taken' || attempt === bestTriesMax) return { outcome, found };

@@ -13,6 +13,8 @@ import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
 
+import type { PathMeter } from './path-meter.ts';
+
 /** Everything that the buyers' routes stand on; `app.ts` puts it together. */
 export interface HttpDeps {
   clock: Clock;
@@ -38,6 +40,8 @@ export interface HttpDeps {
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
+  /** Watches how fast the purchase path answers. */
+  pathMeter?: PathMeter;
   /** What selling needs, each with a sentence when it does not answer. */
   ready: () => Promise<{ ok: boolean; parts: Record<string, { ok: boolean; reason?: string }> }>;
 }

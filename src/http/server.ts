@@ -72,6 +72,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   app.addHook('onRequest', securityHeaders(deps));
   app.addHook('onRequest', refuseOtherSites(deps.publicUrl));
   app.addHook('preValidation', refuseHostileText);
+  deps.pathMeter?.watch(app);
   await describe(app, deps);
 
   registerOperations(app, deps);

@@ -33,7 +33,7 @@ test('no seat that this process granted is offered again while the published bit
   const best = bestAt([1, 1]);
   const gone = new Set<number>();
   for (let buyer = 0; buyer < 150; buyer++) {
-    const found = best.find(event, house, wish, new Set());
+    const found = best.find(event, house, wish, new Set(), 1);
     assert.ok(found, `buyer ${buyer} finds seats`);
     if (found.claim.kind !== 'groups') break;
     for (const seat of found.claim.groups.flat())
@@ -52,18 +52,18 @@ test('seats that came back are offered with the next publishing, although the bi
     event,
     seats.map(({ seatNo }) => seatNo),
   );
-  assert.equal(best.find(event, house, wish, new Set()), null);
+  assert.equal(best.find(event, house, wish, new Set(), 1), null);
   version[1] = 2;
-  assert.ok(best.find(event, house, wish, new Set()));
+  assert.ok(best.find(event, house, wish, new Set(), 1));
 });
 
 test('seats without a price, and excluded ones, are not offered', () => {
   const [only] = plan.categories;
   const cheap = { ...event, prices: { [only!.name]: 100 } };
-  const found = bestAt([1, 1]).find(cheap, house, wish, new Set());
+  const found = bestAt([1, 1]).find(cheap, house, wish, new Set(), 1);
   assert.ok(found?.claim.kind === 'groups');
   for (const seat of found.claim.groups.flat()) assert.equal(seats[seat]!.category, only!.name);
-  const rest = bestAt([1, 1]).find(event, house, wish, new Set(found.considered));
+  const rest = bestAt([1, 1]).find(event, house, wish, new Set(found.considered), 2);
   assert.ok(rest);
   const excluded = new Set(found.considered);
   for (const seat of rest.considered) assert.ok(!excluded.has(seat));
