@@ -104,14 +104,6 @@ CREATE INDEX holds_holder ON holds (event_no, partition, holder) WHERE state IN 
 CREATE INDEX holds_visitor ON holds (event_no, partition, visitor) WHERE state = 'live';
 CREATE INDEX holds_deadline ON holds (event_no, deadline) WHERE state IN ('live','tombstone');
 
--- Locked first in every claim, so that a holder's quota is counted by one claim at a time (S7).
-CREATE TABLE holders (
-  event_no  integer NOT NULL,
-  partition smallint NOT NULL,
-  holder    text NOT NULL,
-  PRIMARY KEY (event_no, partition, holder)
-) PARTITION BY LIST (event_no);
-
 CREATE TABLE orders (
   order_id         uuid PRIMARY KEY,
   event_no         integer NOT NULL REFERENCES events,
@@ -298,7 +290,7 @@ DECLARE
   parent text;
   child text;
 BEGIN
-  FOREACH parent IN ARRAY ARRAY['seats','holds','holders','tickets'] LOOP
+  FOREACH parent IN ARRAY ARRAY['seats','holds','tickets'] LOOP
     child := format('%s_%s', parent, p_event);
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', child, parent);
     IF parent = 'seats' THEN

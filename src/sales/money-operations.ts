@@ -14,7 +14,7 @@ import type {
   ProviderEventRecord,
 } from './record.ts';
 
-/** The statements of money operations and provider events; the steps are functions of migrations/0004_orders.sql. */
+/** The statements of money operations and provider events; the steps are functions of migrations/0005_money.sql. */
 
 interface Answer<Result> {
   result: Result;

@@ -15,7 +15,7 @@ import { type ArbiterWorld, commandsOf, idOf, minute, seatsOf } from './arbiter-
 const stepMs = 77_000;
 const seats = 14;
 const steps = 180;
-const visitors = ['ann', 'bob', 'cid', 'dan'];
+const visitors = ['visitor-a', 'visitor-b', 'cid', 'visitor-d'];
 const seeds = process.env.ONSALE_TEST_SEED
   ? [Number(process.env.ONSALE_TEST_SEED)]
   : [1, 2, 3, 4, 5, 6, 7, 8];

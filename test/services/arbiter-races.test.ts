@@ -179,7 +179,7 @@ test('S7: forty browsers of one account ask at once: the quota holds', async () 
 test('one hold a visitor: twenty tabs ask for different seats at once, one gets them', async () => {
   const { world, hold } = await race(40);
   const outcomes = await atOnce(world, () =>
-    times(20, (i) => hold(i, 'ann', seatsOf(i * 2, i * 2 + 1), { seatsMax: 50 })),
+    times(20, (i) => hold(i, 'visitor-a', seatsOf(i * 2, i * 2 + 1), { seatsMax: 50 })),
   );
   assert.deepEqual(tally(outcomes), { granted: 1, hold_exists: 19 });
   // Also where each tab is signed in to another account.
@@ -187,7 +187,7 @@ test('one hold a visitor: twenty tabs ask for different seats at once, one gets 
     times(20, (i) =>
       hold(
         100 + i,
-        'bob',
+        'visitor-b',
         { kind: 'units', first: 0, count: 40, quantity: 1, start: i },
         { holder: `a${i}` },
       ),
@@ -203,7 +203,7 @@ for (const claim of [
 ] as Claim[]) {
   test(`one request for ${claim.kind} sent twenty times at once is one hold`, async () => {
     const { world, hold } = await race(10);
-    const outcomes = await atOnce(world, () => times(20, () => hold(1, 'ann', claim)));
+    const outcomes = await atOnce(world, () => times(20, () => hold(1, 'visitor-a', claim)));
     assert.deepEqual(tally(outcomes), { granted: 20 });
     const holds = outcomes.map(grantedHold);
     assert.equal(new Set(holds.map((one) => JSON.stringify(one))).size, 1);
