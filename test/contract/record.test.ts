@@ -313,26 +313,27 @@ function comparable(answer: unknown): unknown {
 test('random histories: Postgres answers each step as the model does (P1, P2, P3, P5, P7)', async () => {
   const seen = new Set<string>();
   const step = fc.record({ do: fc.constantFrom(...acts), n: fc.nat(5), m: fc.nat(11) });
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 90, size: 'max' }), async (steps) => {
-      const real = await inPostgres();
-      const model = await inProcess(real);
-      const made: MoneyOperation[] = [];
-      for (const [index, one] of steps.entries()) {
-        const [a, b] = [await run(real, one, made, index), await run(model, one, made, index)];
-        assert.deepEqual(comparable(a), comparable(b), `step ${index}: ${JSON.stringify(one)}`);
-        const answer = a as { kind?: string; operation?: MoneyOperation } | null;
-        if (answer?.kind) seen.add(`${answer.kind} ${answer.operation?.kind ?? ''}`.trim());
-        const operation = answer?.operation;
-        const at = made.findIndex((known) => known.operation === operation?.operation);
-        if (operation && at < 0) made.push(operation);
-        else if (operation) made[at] = operation;
-      }
-    }),
-    { numRuns: 20, includeErrorInReport: true, endOnFailure: true, interruptAfterTimeLimit: 60_000 },
-  );
-  // A comparison that never got anywhere would prove nothing.
-  for (const reached of [
+  const someHistories = () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 90, size: 'max' }), async (steps) => {
+        const real = await inPostgres();
+        const model = await inProcess(real);
+        const made: MoneyOperation[] = [];
+        for (const [index, one] of steps.entries()) {
+          const [a, b] = [await run(real, one, made, index), await run(model, one, made, index)];
+          assert.deepEqual(comparable(a), comparable(b), `step ${index}: ${JSON.stringify(one)}`);
+          const answer = a as { kind?: string; operation?: MoneyOperation } | null;
+          if (answer?.kind) seen.add(`${answer.kind} ${answer.operation?.kind ?? ''}`.trim());
+          const operation = answer?.operation;
+          const at = made.findIndex((known) => known.operation === operation?.operation);
+          if (operation && at < 0) made.push(operation);
+          else if (operation) made[at] = operation;
+        }
+      }),
+      { numRuns: 20, includeErrorInReport: true, endOnFailure: true, interruptAfterTimeLimit: 60_000 },
+    );
+  // A comparison that never got anywhere would prove nothing: chance may need a few more histories.
+  const wanted = [
     'reserved',
     'limit',
     'open_order',
@@ -345,9 +346,10 @@ test('random histories: Postgres answers each step as the model does (P1, P2, P3
     'captured capture',
     'voided authorise',
     'settled authorise',
-  ]) {
-    assert.ok(seen.has(reached), `no history reached: ${reached}`);
-  }
+  ];
+  const missing = () => wanted.filter((reached) => !seen.has(reached));
+  for (let round = 0; round < 6 && (round === 0 || missing().length > 0); round++) await someHistories();
+  assert.deepEqual(missing(), [], 'no history reached these');
 });
 
 // The contract itself, by hand, on each.
