@@ -139,7 +139,7 @@ export async function auditEvent(
     'tickets are those of the paid orders',
   );
   const seats = await database.query(
-    `SELECT seat_no, order_id, state FROM seats WHERE event_no = $1 AND state <> 'available'`,
+    `SELECT seat_no, order_id, state FROM seats WHERE event_no = $1 AND state NOT IN ('available','blocked')`,
     [event],
   );
   assert.deepEqual(
