@@ -69,12 +69,11 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     return made;
   }
 
-  /** On sale and free as last published. */
+  /** On sale and free as last published; before anything was (a first start), all may be tried: the arbiter decides. */
   function freeSeats(event: EventRecord, house: House, excluded: ReadonlySet<SeatNo>) {
     const bits = published.get(event.event, 'availability')?.bytes;
     return (seat: SeatNo): boolean =>
-      bits !== undefined &&
-      isAvailable(bits, seat) &&
+      (bits === undefined || isAvailable(bits, seat)) &&
       !excluded.has(seat) &&
       event.prices[house.seats[seat]?.category ?? ''] !== undefined;
   }
