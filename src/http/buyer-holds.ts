@@ -4,8 +4,10 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { Claim, HoldCommand, HoldOutcome } from '../inventory/arbiter.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
+import type { AdmissionPass } from '../waiting-room/credentials.ts';
 import { holdAnswer, iso, linesOf, seatInfos } from './answers.ts';
 import type { HoldAnswer } from './api-types.ts';
+import { claimPatienceMs, createArbiterTime } from './arbiter-time.ts';
 import { type BestSeats, createBestSeats, type Found } from './best-seats.ts';
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
@@ -33,8 +35,6 @@ const tags = ['holds'];
 const partition: PartitionNo = 0;
 /** Best available: how often the candidates are drawn anew when all of them were gone. */
 const bestTriesMax = 4;
-/** A claim that reaches the store later than this is not granted: its buyer has seen an error by then. */
-const claimPatienceMs = 2_000;
 
 export function registerHolds(app: App, deps: HttpDeps): void {
   const { arbiter, credentials, events, clock } = deps;
@@ -70,7 +70,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const key = idempotencyKey(request);
       const event = await eventOf(deps, request.params.event);
-      const visitor = admitted(deps, event, visitors.of(request), request.body.pass);
+      const pass = admitted(deps, event, visitors.of(request), request.body.pass);
+      const { visitor } = pass;
       const house = await events.house(event);
       const wish = readWish(request.body, event, house);
       const command: Omit<HoldCommand, 'claim' | 'epoch'> = {
@@ -83,12 +84,14 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         ttlMs: event.settings.holdTtlMs,
         seatsMax: event.settings.holdSeatsMax,
         replaces: request.body.replaces ?? null,
-        notAfter: arbiterTime.in(claimPatienceMs),
+        // The session ends by the stores' clock, not by ours.
+        notAfter: Math.min(arbiterTime.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
       };
       const { outcome, found } = await claimWish({ deps, best, event, house, wish, command });
+      if (outcome.kind === 'too_late' && command.notAfter === pass.expiresAt) throw problem('pass_expired');
+      arbiterTime.seen(command, outcome);
       switch (outcome.kind) {
         case 'granted':
-          arbiterTime.seen(outcome);
           best.granted(event, outcome.hold.seats);
           return reply.code(outcome.repeated ? 200 : 201).send(await answer(event, outcome.hold, found));
         case 'taken': {
@@ -195,17 +198,16 @@ export function registerHolds(app: App, deps: HttpDeps): void {
   );
 }
 
-/** The pass's visitor, who has to be the one who brings it (W2). */
+/** The pass, whose visitor has to be the one who brings it (W2). Whether its session has ended is for the arbiter. */
 function admitted(
   { credentials }: HttpDeps,
   event: EventRecord,
   visitor: Visitor | null,
   pass: string,
-): Visitor {
+): AdmissionPass {
   const read = visitor ? credentials.readPass(pass, { event: event.eventNo, visitor }) : null;
-  if (read?.kind === 'expired') throw problem('pass_expired');
-  if (!visitor || read?.kind !== 'valid') throw problem('pass_refused');
-  return visitor;
+  if (!read || read.kind === 'invalid') throw problem('pass_refused');
+  return read.pass;
 }
 
 interface WishedClaim {
@@ -308,18 +310,4 @@ async function refuseOrdered({ checkout, credentials }: HttpDeps, id: HoldId): P
 async function goneInto({ checkout, credentials }: HttpDeps, id: HoldId, visitor: Visitor) {
   const order = await checkout.find(credentials.orderIdOf(id));
   return problem('hold_gone', order?.visitor === visitor ? { extra: { order: order.order } } : {});
-}
-
-/** The arbiter's clock as last seen, carried on by our own: never ahead of it. */
-function createArbiterTime({ clock }: Pick<HttpDeps, 'clock'>) {
-  let offset: number | null = null;
-  return {
-    seen(granted: { hold: Hold; repeated: boolean }): void {
-      if (granted.repeated) return;
-      const now = granted.hold.grantedAt - clock.monotonic();
-      // The nearest guess is the highest: each answer took some time to reach us.
-      offset = offset === null || now > offset || offset - now > claimPatienceMs ? now : offset;
-    },
-    in: (ms: number): number | null => (offset === null ? null : Math.floor(offset + clock.monotonic()) + ms),
-  };
 }

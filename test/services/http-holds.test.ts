@@ -156,6 +156,18 @@ describe('holds and the line over HTTP', () => {
     assert.deepEqual(outcome(await buyer.get(`/api/holds/${first.hold}`)), [410, 'hold_gone']);
   });
 
+  test('a hold changed long after its grant hinders nobody else', async () => {
+    const changer = await app.admitted();
+    const [a, b, c] = seats(3) as [number, number, number];
+    const { hold } = await changer.mustHold([a]);
+    await app.database.query(
+      `UPDATE holds SET granted_at = granted_at - interval '5 minutes' WHERE hold_id = $1`,
+      [hold],
+    );
+    assert.equal((await changer.hold([b], { replaces: hold })).status, 201);
+    assert.deepEqual(outcome(await (await app.admitted()).hold([c])), [201, undefined]);
+  });
+
   test('S5: release gives the seats back, twice is once, and a released hold becomes no order', async () => {
     const buyer = await app.admitted();
     const wanted = seats(2);
