@@ -359,6 +359,7 @@ export function createInProcessRecord(options: {
       return { kind: 'abandoned' };
     },
     findOrder: async (id) => copy(orders.get(id) ?? null),
+    isOverdue: async (id) => (orders.get(id)?.paymentDeadline ?? Infinity) <= clock.now(),
     findOpenOrder: async (event, visitor) => copy(openOrderOf(event, visitor) ?? null),
     operationsOf: async (id) => copy(rowsOf(id)),
     begin: async (command, by) => copy(begin(command, by)),

@@ -21,6 +21,7 @@ import {
   confirmOrder,
   findOpenOrder,
   findOrder,
+  isOverdue,
   overdueOrders,
   reserveOrder,
 } from './orders.ts';
@@ -32,6 +33,7 @@ export function createSalesRecord({ db }: { db: Db }): SalesRecord {
     reserve: (command) => reserveOrder(db, command),
     abandon: (hold, order) => abandonHold(db, hold, order),
     findOrder: (order) => findOrder(db, order),
+    isOverdue: (order) => isOverdue(db, order),
     findOpenOrder: (event, visitor) => findOpenOrder(db, event, visitor),
     operationsOf: (order) => operationsOf(db, order),
     begin: (command, claim) => beginOperation(db, command, claim),

@@ -60,6 +60,15 @@ export async function findOrder(db: Db, order: OrderId): Promise<Order | null> {
   return rows[0]?.result ?? null;
 }
 
+export async function isOverdue(db: Db, order: OrderId): Promise<boolean> {
+  const rows = await db.query<{ overdue: boolean }>(
+    'order_is_overdue',
+    'SELECT payment_deadline <= clock_timestamp() AS overdue FROM orders WHERE order_id = $1',
+    [order],
+  );
+  return rows[0]?.overdue ?? false;
+}
+
 export async function findOpenOrder(db: Db, event: EventNo, visitor: Visitor): Promise<Order | null> {
   const rows = await db.query<Answer<Order>>(
     'order_find_open',

@@ -234,6 +234,8 @@ export interface SalesRecord {
   /** Writes a closed order for a bound hold that never was reserved, so that a reserve on its way loses (S5). */
   abandon(hold: Hold, order: OrderId): Promise<{ kind: 'abandoned' } | { kind: 'ordered'; order: Order }>;
   findOrder(order: OrderId): Promise<Order | null>;
+  /** Whether the order's payment deadline has passed, by the record's own clock (S6). */
+  isOverdue(order: OrderId): Promise<boolean>;
   /** The visitor's order that is not paid yet (`reserved`, `authorised`). */
   findOpenOrder(event: EventNo, visitor: Visitor): Promise<Order | null>;
   /** All of the order's money operations, oldest first. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
@@ -162,6 +163,29 @@ test('a capture that is finally refused undoes the sale: tickets cancelled, seat
   const again = await reserved(desk, stage, 'anna', [1, 2]);
   assert.equal((await desk.checkout.pay(payCommand(again.order, 'pm_card_visa'))).kind, 'bought');
 });
+
+for (const [which, skewMs] of [
+  ['ahead', 3_600_000],
+  ['behind', -3_600_000],
+] as const) {
+  test(`S6: a process whose clock is an hour ${which} ends a payment at its deadline, not before and not later`, async () => {
+    const stage = await stageEvent(database);
+    const skewed = till(database.url, simulator.provider, {
+      clock: { ...systemClock, now: () => systemClock.now() + skewMs },
+    });
+    desks.push(skewed);
+    const order = await reserved(skewed, stage, 'anna', [1]);
+    const asked = await skewed.checkout.pay(payCommand(order.order, 'pm_card_authenticationRequired'));
+    assert.ok(asked.kind === 'pending' && asked.action, 'she is at her bank');
+    await reconcile(database, skewed, 1);
+    assert.equal((await lastOperation(order.order)).state, 'waiting');
+    assert.equal(await stateOf(order.order), 'reserved');
+    await passDeadline(database, order.order);
+    await reconcile(database, skewed, 2);
+    assert.equal(await stateOf(order.order), 'closed');
+    await auditEvent(database, simulator, stage.event);
+  });
+}
 
 test('P4: the provider is gone for good at the deadline: the seats stay, and the first answer decides', async () => {
   const stage = await stageEvent(database);
