@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import type { PlanRow, SeatingPlan } from '../../src/core/seat-map.ts';
 import { exportPretix } from '../../src/plans/export-pretix.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
@@ -193,6 +194,126 @@ describe('organiser', () => {
     assert.equal(row.state, 'blocked', 'the removed seat stays, as blocked');
   });
 
+  test('S8: of two plan changes at once one is made; the other is told, and seats keep one name each', async () => {
+    await openEvent('twice');
+    const imported = importPlan(Buffer.from(bytesOf(stadium())));
+    assert.ok(imported.kind === 'imported');
+    const row = imported.plan.sections.find((one) => one.kind === 'seated' && !one.sellAsUnit)!.rows[0]!;
+    const last = row.seats.at(-1)!;
+    const plans: string[] = [];
+    for (const which of ['one', 'two', 'three']) {
+      const seat = {
+        ...last,
+        seatGuid: `added-${which}`,
+        label: `9${which.length}${which[0]}`,
+        x: last.x + 12,
+      };
+      const plan = structuredClone(imported.plan);
+      plan.name = `Test Ground ${which}`;
+      plan.sections.find(({ id }) => id === sectionOf(imported.plan, row))!.rows[0]!.seats.push(seat);
+      const saved = await call('POST', '/plans', { raw: bytesOf(exportPretix(plan)) });
+      assert.equal(saved.status, 201, bytesOf(saved.body));
+      plans.push(saved.body.plan);
+    }
+    const answers = await Promise.all(
+      plans.map((plan) => call('POST', '/events/twice/plan', { body: { plan } })),
+    );
+    assert.deepEqual(
+      answers.map(({ status }) => status).sort(),
+      [200, 409, 409],
+      bytesOf(answers.map(({ body }) => body)),
+    );
+    for (const { status, body } of answers) if (status === 409) assert.equal(body.code, 'version_conflict');
+    const [count] = await app.database.query(
+      `SELECT count(*)::integer AS seats, max(seat_count) AS told, max(plan_id) AS plan
+       FROM event_seats JOIN events USING (event_no) WHERE event_id = 'twice'`,
+    );
+    assert.deepEqual(count, {
+      seats: 151,
+      told: 151,
+      plan: plans[answers.findIndex(({ status }) => status === 200)],
+    });
+  });
+
+  test('S8: a seat that a new plan removed stays blocked until a plan has it again', async () => {
+    await openEvent('removed');
+    const full = (await call('GET', '/events/removed')).body.plan;
+    const imported = importPlan(Buffer.from(bytesOf(stadium())));
+    assert.ok(imported.kind === 'imported');
+    const { plan } = imported;
+    const [lost] = plan.sections
+      .find((one) => one.kind === 'seated' && !one.sellAsUnit)!
+      .rows[0]!.seats.splice(1, 1);
+    plan.name = 'Test Ground without another seat';
+    const smaller = await call('POST', '/plans', { raw: bytesOf(exportPretix(plan)) });
+    assert.equal(
+      (await call('POST', '/events/removed/plan', { body: { plan: smaller.body.plan } })).body.removed,
+      1,
+    );
+    const unblock = () => call('DELETE', '/events/removed/blocks', { body: { seats: [lost!.seatGuid] } });
+    assert.deepEqual((await unblock()).body, { unblocked: [] });
+    assert.equal((await call('POST', '/events/removed/plan', { body: { plan: full } })).status, 200);
+    assert.equal((await unblock()).body.unblocked.length, 1);
+  });
+
+  test('a draft has no plan to change', async () => {
+    const { body } = await makeEvent('still-draft');
+    const answer = await call('POST', '/events/still-draft/plan', { body: { plan: body.plan } });
+    assert.deepEqual([answer.status, answer.body.code], [409, 'phase_impossible']);
+  });
+
+  test('values that no store takes are refused by field, and the list of events stays readable', async () => {
+    const { body } = await makeEvent('values');
+    const { plan, currency, prices } = body;
+    for (const [field, value] of [
+      ['performanceAt', '0000-01-01T00:00:00Z'],
+      ['onSaleAt', '0001-01-01T00:00:00+14:00'],
+      ['saleEndsAt', '9999-12-31T23:59:59-12:00'],
+      ['performanceAt', '2016-12-31T23:59:60Z'],
+      ['name', '   '],
+    ] as const) {
+      const answer = await call('POST', '/events', {
+        body: { name: 'X', plan, currency, prices, [field]: value },
+      });
+      assert.deepEqual([answer.status, answer.body.field], [400, `/${field}`], bytesOf(answer.body));
+    }
+    const patched = await call('PATCH', '/events/values/on-sale', {
+      body: { expectedVersion: 3_000_000_000 },
+    });
+    assert.deepEqual([patched.status, patched.body.field], [400, '/expectedVersion']);
+    assert.equal((await call('GET', '/events')).status, 200);
+  });
+
+  test('S6: a hold of a fraction of minutes is a hold', async () => {
+    const { body } = await makeEvent('whole');
+    const { plan, currency, prices } = body;
+    const event = { id: 'fraction', name: 'Fraction', plan, currency, prices, holdMinutes: 1.00001 };
+    assert.equal((await call('POST', '/events', { body: event })).status, 201);
+    assert.equal((await call('POST', '/events/fraction/publish')).status, 200);
+    const opened = await call('PATCH', '/events/fraction/on-sale', {
+      body: { expectedVersion: 2, phase: 'open' },
+    });
+    assert.equal(opened.status, 200);
+    const held = await (await admittedTo(app, 'fraction')).best({ quantity: 1 });
+    assert.equal(held.status, 201, bytesOf(held.body));
+  });
+
+  test('a category named as something that every object has needs a price of its own', async () => {
+    for (const name of ['constructor', '__proto__']) {
+      const raw = bytesOf(stadium()).replaceAll('"Category 1"', bytesOf(name));
+      const plan = await call('POST', '/plans', { raw });
+      assert.ok(plan.body.report.categories.some((category: { name: string }) => category.name === name));
+      const id = `named-${name.replaceAll('_', '')}`;
+      const event = { id, name, plan: plan.body.plan, currency: 'EUR', prices: { Standing: 1 } };
+      assert.equal((await call('POST', '/events', { body: event })).status, 201);
+      const published = await call('POST', `/events/${id}/publish?acceptWarnings`);
+      assert.deepEqual(
+        [published.status, published.body.field, published.body.categories],
+        [400, '/prices', [name]],
+      );
+    }
+  });
+
   test('names with script in them come out as text', async () => {
     const name = '<img src=x onerror=alert(1)>';
     const plan = await call('POST', '/plans', { raw: bytesOf({ ...(stadium() as object), name }) });
@@ -201,6 +322,10 @@ describe('organiser', () => {
     assert.match(plan.body.plan, /^[a-z0-9-]+$/);
   });
 });
+
+function sectionOf(plan: SeatingPlan, row: PlanRow): string {
+  return plan.sections.find(({ rows }) => rows.includes(row))!.id;
+}
 
 async function signIn(app: TestApp, password = app.app.organiser.password): Promise<Answer> {
   const { email } = app.app.organiser;

@@ -90,10 +90,14 @@ interface Parent {
 
 async function startParent(t: TestContext, dataDir: string, ...more: string[]): Promise<Parent> {
   const child = spawn(process.execPath, ['--import', 'tsx', parentProgram, dataDir, ...more], {
-    stdio: ['pipe', 'pipe', 'ignore'],
+    stdio: ['pipe', 'pipe', 'inherit'],
   });
   t.after(() => void child.kill('SIGKILL'));
-  const [chunk] = await once(child.stdout!, 'data');
+  const died = once(child, 'exit').then(([code]) => {
+    throw new Error(`the parent ended with ${code} before its server was up`);
+  });
+  const [chunk] = await Promise.race([once(child.stdout!, 'data'), died]);
+  died.catch(() => {});
   return { child, line: JSON.parse(String(chunk)) };
 }
 

@@ -10,6 +10,7 @@ import { startPostgres } from '../../src/runtime/postgres-server.ts';
 const [dataDir, ending] = process.argv.slice(2);
 const server = await startPostgres({
   dataDir: dataDir!,
+  binDir: process.env.ONSALE_TEST_POSTGRES_BIN || undefined,
   durable: ending !== 'throw-away',
   log: silentLogger,
   clock: systemClock,

@@ -1,20 +1,11 @@
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
-import os from 'node:os';
-import path from 'node:path';
 import { test } from 'node:test';
-import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { type Buyer, createBuyer } from '../../src/crowd/buyer.ts';
 import { type Answer, createHttpClients } from '../../src/crowd/http-client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createCredentials } from '../../src/waiting-room/credentials.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
-import { testDatabase } from '../support/postgres.ts';
-import { serverProcess } from '../support/server-process.ts';
-import { startTestSimulator } from '../support/simulator.ts';
+import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
 
 /** A hundred purchases, five under way at each of twenty kills. */
@@ -22,27 +13,10 @@ const rounds = 20;
 const purchasesPerRound = 5;
 /** A purchase takes some hundred milliseconds: the kill falls anywhere in it. */
 const killWithinMs = 700;
-const secret = 'the secret of a server that is killed often';
-const event = 'show';
 
 test('D4 S8 P1 P2 P3 P4: the server is killed -9 at random moments of 100 purchases; after each restart all is finished or undone', async (t) => {
-  const database = await testDatabase(t);
-  const simulator = await startTestSimulator();
-  t.after(() => simulator.stop());
-  const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-crash-'));
-  t.after(() => fs.rmSync(dataDir, { recursive: true, force: true }));
-  const eventNo = await makeEvent(database.url);
-  const server = await serverProcess({
-    DATABASE_URL: database.url,
-    ONSALE_DATA_DIR: dataDir,
-    ONSALE_SECRET: secret,
-    STRIPE_SECRET_KEY: simulator.secretKey,
-    STRIPE_PUBLISHABLE_KEY: simulator.publishableKey,
-    STRIPE_WEBHOOK_SECRET: simulator.webhookSecret,
-    STRIPE_API_BASE: simulator.url,
-  });
-  t.after(() => server.kill());
-  await simulator.webhooksTo(`${server.url}/api/webhooks/stripe`);
+  const served = await servedEvent(t, { seats: 300 });
+  const { database, simulator, server, eventNo } = served;
   const clients = createHttpClients({ url: server.url, clock: systemClock, timeoutMs: 10_000 });
   t.after(async () => clients.close());
 
@@ -52,7 +26,7 @@ test('D4 S8 P1 P2 P3 P4: the server is killed -9 at random moments of 100 purcha
     const killing = systemClock.sleep(systemRandom.int(killWithinMs)).then(() => server.kill());
     const buying = Promise.all(
       Array.from({ length: purchasesPerRound }, () =>
-        purchase(createBuyer(clients.browser(), event, systemRandom), eventNo),
+        purchase(served, createBuyer(clients.browser(), served.event, systemRandom)),
       ),
     );
     // A start that fails is the error to see, not what it does to the buyers.
@@ -71,9 +45,9 @@ test('D4 S8 P1 P2 P3 P4: the server is killed -9 at random moments of 100 purcha
 });
 
 /** Buys as a page does that loses its connection: each request is repeated, with its key, until it is answered. */
-async function purchase(buyer: Buyer, eventNo: number): Promise<string> {
-  await insist(() => buyer.client.request('POST', `/api/events/${event}/queue`, { body: {} }));
-  const pass = passFor(buyer, eventNo);
+async function purchase(served: ServedEvent, buyer: Buyer): Promise<string> {
+  await insist(() => buyer.client.request('POST', `/api/events/${served.event}/queue`, { body: {} }));
+  const pass = served.passFor(buyer.client.cookies());
   const [holdKey, payKey] = [systemRandom.uuid(), systemRandom.uuid()];
   const held = await insist(() => buyer.holdBest(pass, { quantity: 1 }, { key: holdKey }));
   if (held.status !== 201 && held.status !== 200) return `hold ${held.body.code}`;
@@ -104,54 +78,6 @@ async function insist<Body>(call: () => Promise<Answer<Body>>): Promise<Answer<B
       `answered within a minute: ${answer?.body.code ?? 'no connection'}`,
     );
     await systemClock.sleep(100);
-  }
-}
-
-const credentials = createCredentials({
-  secret: Buffer.from(secret),
-  random: systemRandom,
-  clock: systemClock,
-});
-
-function passFor(buyer: Buyer, eventNo: number): string {
-  const visitor = credentials.visitorOf(/onsale_visitor=([^;]+)/.exec(buyer.client.cookies())?.[1] ?? '');
-  assert.ok(visitor, 'the queue sets the visitor cookie');
-  const issuedAt = systemClock.now();
-  const passId = systemRandom.uuid();
-  return credentials.signPass({
-    event: eventNo,
-    visitor,
-    passId,
-    number: 1,
-    issuedAt,
-    expiresAt: issuedAt + 900_000,
-  });
-}
-
-async function makeEvent(url: string): Promise<number> {
-  const db = createDb({
-    url,
-    poolSize: 2,
-    clock: systemClock,
-    log: silentLogger,
-    statementTimeoutMs: 60_000,
-  });
-  try {
-    await createDemoEvent({
-      db,
-      clock: systemClock,
-      seats: 300,
-      onProgress: () => {},
-      event: { event, name: 'The Show', currency: 'EUR' },
-    });
-    const [row] = await db.query<{ event_no: number }>(
-      'no',
-      'SELECT event_no FROM events WHERE event_id = $1',
-      [event],
-    );
-    return row!.event_no;
-  } finally {
-    await db.close();
   }
 }
 

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Layout } from '../../src/core/seat-map.ts';
 import { runCrowd } from '../../src/crowd/crowd.ts';
+import type { StatusObject } from '../../src/http/api-types.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { startTestApp, type TestApp, until } from '../support/app.ts';
+import { startTestApp, until } from '../support/app.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
+import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
 
 const seats = 500;
@@ -14,14 +16,18 @@ const wheelchairPlaces = 8;
 const buyers = 5_000;
 
 test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is told within one poll, and a lapsed hold reopens the line', async (t) => {
-  const app = await startTestApp(t, {
+  // A process of its own, so that the crowd does not slow it down: each has a core.
+  const served = await servedEvent(t, {
     seats: seats + wheelchairPlaces,
     settings: { holdTtlMs: 15_000, holdSeatsMax: 4 },
   });
-  await blockWheelchairPlaces(app);
+  const { server, database, simulator, event, eventNo } = served;
+  await server.start();
+  const status = await visible(server.url, event);
+  await blockWheelchairPlaces(served, status.layout);
   const crowd = await runCrowd({
-    url: app.url,
-    event: app.event,
+    url: server.url,
+    event,
     buyers,
     overMs: 20_000,
     patienceMs: 150_000,
@@ -48,24 +54,24 @@ test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is to
     crowd.soldOutToldMs !== null && crowd.soldOutToldMs <= 33_000,
     `told within one poll: ${crowd.soldOutToldMs} ms`,
   );
-  await closeUnpaid(app);
-  const { paid } = await auditEvent(app.database, app.simulator, app.eventNo);
+  await closeUnpaid({ database, eventNo });
+  const { paid } = await auditEvent(database, simulator, eventNo);
   assert.equal(paid, crowd.ends.bought);
 
   // W1: each number once, in order; W3: each visitor one pass.
-  const [numbers] = await app.database.query(
+  const [numbers] = await database.query(
     `SELECT count(*)::int AS passes, count(DISTINCT number)::int AS numbers, max(number)::int AS last,
        (SELECT last_no FROM queue_counters WHERE event_no = $1)::int AS issued FROM passes WHERE event_no = $1`,
-    [app.eventNo],
+    [eventNo],
   );
   assert.equal(numbers.passes, numbers.numbers);
   assert.equal(numbers.issued, buyers, 'one number a person');
 
   // Nobody is admitted after the last seat is gone.
-  const [late] = await app.database.query(
+  const [late] = await database.query(
     `SELECT count(*)::int AS n FROM passes WHERE event_no = $1 AND issued_at > (
        SELECT max(changed_at) FROM tickets WHERE event_no = $1 AND status = 'sold')`,
-    [app.eventNo],
+    [eventNo],
   );
   assert.equal(late.n, 0, 'no pass after the last sale');
 });
@@ -102,9 +108,22 @@ test('W5 W6: seats that come back reopen the line in the same order', async (t) 
   assert.ok(frontier[0] >= tickets[0].number, 'called by the published frontier');
 });
 
-async function blockWheelchairPlaces(app: TestApp): Promise<void> {
-  const { body } = await app.buyer().get(`/api/events/${app.event}`);
-  const { sections } = (await app.buyer().get(body.layout)).body as Layout;
+/** Waits until the leader has published the event. */
+async function visible(url: string, event: string): Promise<StatusObject> {
+  let status: StatusObject | null = null;
+  await until(async () => {
+    const answer = await fetch(`${url}/api/events/${event}/status`);
+    status = answer.ok ? ((await answer.json()) as StatusObject) : null;
+    return status?.phase === 'open';
+  }, 'the sale to be open');
+  assert.ok(status);
+  return status;
+}
+
+async function blockWheelchairPlaces(served: ServedEvent, layout: string): Promise<void> {
+  const { server, event, eventNo, database } = served;
+  const answer = await fetch(`${server.url}/api/events/${event}/layout-${layout}.json`);
+  const { sections } = (await answer.json()) as Layout;
   const places = sections.flatMap((section) => {
     const numbers = section.seats.flatMap(([first, count]) =>
       Array.from({ length: count }, (_, i) => first + i),
@@ -118,8 +137,8 @@ async function blockWheelchairPlaces(app: TestApp): Promise<void> {
     });
   });
   assert.equal(places.length, wheelchairPlaces);
-  await app.database.query(`SELECT count(*) FROM seats_block($1, 'test', 'sold by telephone', $2)`, [
-    app.eventNo,
+  await database.query(`SELECT count(*) FROM seats_block($1, 'test', 'sold by telephone', $2)`, [
+    eventNo,
     places,
   ]);
 }
