@@ -49,6 +49,7 @@ CREATE TABLE event_seats (
   row_label  text NOT NULL,
   seat_label text NOT NULL,
   category   text NOT NULL,
+  removed    boolean NOT NULL DEFAULT false, -- not in the present version of the plan: blocked, and stays so
   PRIMARY KEY (event_no, seat_no),
   UNIQUE (event_no, seat_guid)
 );

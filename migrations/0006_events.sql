@@ -97,40 +97,51 @@ BEGIN
     VALUES (p_actor, 'block', p_event, jsonb_build_object('asked', cardinality(p_seats), 'reason', p_reason));
 END $$;
 
+-- Seats that a new version of the plan removed stay blocked: no page shows them.
 CREATE FUNCTION seats_unblock(p_event integer, p_actor text, p_seats integer[])
 RETURNS TABLE (seat_no integer, version bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  v_seats integer[];
 BEGIN
   PERFORM event_lock_shared(p_event);
-  PERFORM 1 FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (p_seats) ORDER BY s.seat_no FOR UPDATE;
-  DELETE FROM blocks b WHERE b.event_no = p_event AND b.seat_no = ANY (p_seats);
+  v_seats := ARRAY(SELECT e.seat_no FROM event_seats e
+    WHERE e.event_no = p_event AND e.seat_no = ANY (p_seats) AND NOT e.removed);
+  PERFORM 1 FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats) ORDER BY s.seat_no FOR UPDATE;
+  DELETE FROM blocks b WHERE b.event_no = p_event AND b.seat_no = ANY (v_seats);
   INSERT INTO audit_log (actor, action, event_no, detail)
     VALUES (p_actor, 'unblock', p_event, jsonb_build_object('asked', cardinality(p_seats)));
   RETURN QUERY UPDATE seats s SET state = 'available', version = s.version + 1
-    WHERE s.event_no = p_event AND s.seat_no = ANY (p_seats) AND s.state = 'blocked'
+    WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats) AND s.state = 'blocked'
       AND s.order_id IS NULL
     RETURNING s.seat_no, s.version;
 END $$;
 
 -- Another version of the plan for a published event. Arrays cover every seat_no from 0: seats that stay keep their number,
 -- new ones are appended, removed ones stay as blocked. Refuses, changing nothing, while a removed seat is held, reserved
--- or sold; then it answers those seats.
+-- or sold; then it answers those seats. The numbers were given on top of layout p_base: when that is no longer the event's,
+-- nothing is changed either, and the one row answered is 'conflict', of no seat.
 CREATE FUNCTION event_replan(
-  p_event integer, p_actor text, p_plan text, p_layout_hash text, p_layout bytea,
+  p_event integer, p_actor text, p_base text, p_plan text, p_layout_hash text, p_layout bytea,
   p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_removed integer[]
 ) RETURNS TABLE (seat_no integer, state text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_epoch bigint;
   v_count integer;
+  v_base text;
 BEGIN
   PERFORM event_lock_alone(p_event);
+  SELECT seat_count, layout_hash INTO v_count, v_base FROM events WHERE event_no = p_event FOR UPDATE;
+  IF v_base IS NULL OR v_base IS DISTINCT FROM p_base THEN
+    RETURN QUERY SELECT NULL::integer, 'conflict';
+    RETURN;
+  END IF;
   SELECT epoch INTO v_epoch FROM event_partitions p WHERE p.event_no = p_event AND p.partition = 0;
   RETURN QUERY SELECT s.seat_no, CASE WHEN s.state = 'available' THEN 'held' ELSE s.state END FROM seats s
     WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND (s.state IN ('reserved','sold')
       OR (s.state = 'available' AND s.hold_until > clock_timestamp() AND s.hold_epoch = v_epoch))
     ORDER BY s.seat_no;
   IF FOUND THEN RETURN; END IF;
-  SELECT seat_count INTO v_count FROM events WHERE event_no = p_event FOR UPDATE;
   INSERT INTO layouts (hash, bytes) VALUES (p_layout_hash, p_layout) ON CONFLICT DO NOTHING;
   INSERT INTO event_seats (event_no, seat_no, seat_guid, section_id, row_label, seat_label, category)
     SELECT p_event, s.n - 1, s.guid, s.section, s.row_label, s.label, s.category
@@ -138,6 +149,8 @@ BEGIN
       WITH ORDINALITY AS s (guid, section, row_label, label, category, n)
     ON CONFLICT (event_no, seat_no) DO UPDATE SET section_id = excluded.section_id, row_label = excluded.row_label,
       seat_label = excluded.seat_label, category = excluded.category;
+  UPDATE event_seats SET removed = seat_no = ANY (p_removed)
+    WHERE event_no = p_event AND removed <> (seat_no = ANY (p_removed));
   INSERT INTO seats (event_no, seat_no)
     SELECT p_event, n FROM generate_series(v_count, cardinality(p_guids) - 1) n;
   UPDATE seats s SET state = 'blocked', version = s.version + 1, hold_id = NULL, hold_until = NULL, hold_epoch = NULL

@@ -9,7 +9,7 @@ import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
-import { createEvents, type Events } from '../sales/events.ts';
+import { createEvents, type Events, isEventTime } from '../sales/events.ts';
 import { listPlans, loadPlan, publishEvent, replanEvent, savePlan, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { registerBlockCommands } from './blocks.ts';
@@ -273,8 +273,8 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
   const whole = [flags.seatFee, flags.orderFee, flags.holdSeatsMax].map(Number);
   const minutes = Number(flags.holdMinutes);
   const currency = flags.currency.toUpperCase();
-  if (times.some((at) => at !== null && Number.isNaN(at)))
-    context.fail('Times are ISO 8601, as 2030-05-01T10:00:00Z.');
+  if (times.some((at) => at !== null && !isEventTime(at)))
+    context.fail('Times are ISO 8601, between the years 2000 and 2200, as 2030-05-01T10:00:00Z.');
   else if (whole.some((value) => !Number.isSafeInteger(value) || value < 0)) {
     context.fail('Fees and --hold-seats-max are whole numbers from 0 on.');
   } else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
@@ -295,7 +295,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           seatFee: whole[0],
           orderFee: whole[1],
           holdSeatsMax: whole[2],
-          holdTtlMs: minutes * 60_000,
+          holdTtlMs: Math.round(minutes * 60_000),
         },
       });
       if (outcome.kind === 'exists') context.fail('An event of that id exists; choose another with --id.');
@@ -350,7 +350,10 @@ async function replanCommand(
     const outcome = await replanEvent(db, { event, plan, actor: cliActor, dryRun: flags.dryRun ?? false });
     if (flags.json) context.print(JSON.stringify(outcome));
     if (outcome.kind === 'unknown') context.fail(`There is no plan ${plan}.`);
-    else if (outcome.kind === 'no_price') {
+    else if (outcome.kind === 'not_published') context.fail('The event is not published yet.');
+    else if (outcome.kind === 'conflict') {
+      context.fail('Somebody changed the plan of the event in between. Nothing was changed.');
+    } else if (outcome.kind === 'no_price') {
       context.fail(`These categories have no price: ${outcome.categories.join(', ')}. Nothing was changed.`);
     } else if (outcome.kind === 'would_lose') {
       const list = outcome.seats

@@ -13,7 +13,7 @@ import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import type { Db } from '../sales/db.ts';
-import type { Events, OnSaleOutcome } from '../sales/events.ts';
+import { type Events, isEventTime, type OnSaleOutcome } from '../sales/events.ts';
 import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
 import type { DecidedSeat, EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
@@ -63,7 +63,7 @@ const CreateEventBody = Type.Object({
 });
 
 const OnSaleBody = Type.Object({
-  expectedVersion: Type.Integer({ minimum: 0 }),
+  expectedVersion: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
   phase: Type.Optional(Type.Union(phases.map((phase) => Type.Literal(phase)))),
   message: Type.Optional(nullable(Type.String({ maxLength: 500 }))),
   rateCeiling: Type.Optional(nullable(Type.Number({ minimum: 0, maximum: 100_000 }))),
@@ -210,6 +210,8 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const outcome = await replanEvent(db, { event, plan, actor, dryRun });
       events.forget(event);
       if (outcome.kind === 'unknown') throw problem('unknown_plan');
+      if (outcome.kind === 'not_published') throw unpublished();
+      if (outcome.kind === 'conflict') throw problem('version_conflict');
       if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
       if (outcome.kind === 'would_lose') {
         throw problem('seats_in_use', {
@@ -225,7 +227,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
   );
 
   async function seatNosOf(event: EventRecord, seats: (number | string)[]): Promise<SeatNo[]> {
-    if (!event.layoutHash) throw problem('phase_impossible', { detail: 'Publish the event first.' });
+    if (!event.layoutHash) throw unpublished();
     const house = await events.house(event);
     return seats.map((seat, index) => {
       const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
@@ -351,25 +353,28 @@ async function createEvent(
       detail: `${body.currency} is not a currency of ISO 4217.`,
     });
   }
-  const onSaleAt = instantOf(body.onSaleAt);
-  const saleEndsAt = instantOf(body.saleEndsAt);
+  const performanceAt = instantOf('/performanceAt', body.performanceAt);
+  const onSaleAt = instantOf('/onSaleAt', body.onSaleAt);
+  const saleEndsAt = instantOf('/saleEndsAt', body.saleEndsAt);
   if (onSaleAt !== null && saleEndsAt !== null && saleEndsAt <= onSaleAt) {
     throw problem('invalid_field', { field: '/saleEndsAt', detail: 'The sale must end after it starts.' });
   }
+  const name = body.name.normalize('NFC').trim();
+  if (name === '') throw problem('invalid_field', { field: '/name', detail: 'Enter a name.' });
   const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
   const outcome = await deps.events.create({
     event,
-    name: body.name.normalize('NFC').trim(),
+    name,
     planId: body.plan,
     currency: body.currency,
-    performanceAt: instantOf(body.performanceAt),
+    performanceAt,
     onSaleAt,
     saleEndsAt,
     prices: body.prices,
     settings: {
       seatFee: body.seatFee ?? 0,
       orderFee: body.orderFee ?? 0,
-      holdTtlMs: (body.holdMinutes ?? 10) * 60_000,
+      holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
     },
@@ -397,6 +402,10 @@ function controlsOf(event: EventRecord, outcome: OnSaleOutcome) {
   }
 }
 
+function unpublished() {
+  return problem('phase_impossible', { detail: 'Publish the event first.' });
+}
+
 function noPrice(categories: string[]) {
   return problem('invalid_field', {
     field: '/prices',
@@ -421,8 +430,12 @@ function jsonOf(shared: SharedBytes | null): unknown {
   return shared ? JSON.parse(Buffer.from(shared.bytes).toString('utf8')) : null;
 }
 
-function instantOf(text: string | null | undefined): number | null {
-  return text ? Date.parse(text) : null;
+/** Leap seconds, for one, have a well-formed text and are no instant. */
+function instantOf(field: string, text: string | null | undefined): number | null {
+  if (!text) return null;
+  const at = Date.parse(text);
+  if (isEventTime(at)) return at;
+  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
 }
 
 function iso(at: number | null): string | null {

@@ -70,6 +70,11 @@ export type OnSaleOutcome =
   | { kind: 'impossible'; now: OnSaleControls; possible: readonly Phase[] }
   | { kind: 'unknown' };
 
+/** Epoch ms between the years 2000 and 2200: the first and the last years do not come back from Postgres as they went. */
+export function isEventTime(at: number): boolean {
+  return at >= Date.UTC(2000, 0) && at < Date.UTC(2200, 0);
+}
+
 /** How long a web process trusts what it read about an event or its modes. */
 const freshMs = 900;
 const housesMax = 20;
@@ -244,7 +249,8 @@ function recordOf(row: EventRow): EventRecord {
     performanceAt: row.performance_at,
     onSaleAt: row.on_sale_at,
     saleEndsAt: row.sale_ends_at,
-    prices: row.prices,
+    // Without a prototype: a category may be called "constructor".
+    prices: Object.assign(Object.create(null), row.prices),
     settings: { ...eventSettingsDefault, ...row.settings },
     phase: row.phase,
     version: row.version,

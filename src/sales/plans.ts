@@ -122,6 +122,9 @@ export type ReplanOutcome =
   /** Seats that the new version would lose although somebody has them: nothing was changed. */
   | { kind: 'would_lose'; seats: (SeatFacts & { state: SeatState })[] }
   | { kind: 'no_price'; categories: string[] }
+  /** The event's plan was changed in between: nothing was done. */
+  | { kind: 'conflict' }
+  | { kind: 'not_published' }
   | { kind: 'unknown' };
 
 /** Another version of the plan for a published event. Seats keep their numbers; removed ones stay as blocked. */
@@ -130,6 +133,7 @@ export async function replanEvent(
   command: { event: EventRecord; plan: string; actor: string; dryRun: boolean },
 ): Promise<ReplanOutcome> {
   const { event } = command;
+  if (!event.layoutHash) return { kind: 'not_published' };
   const [oldPlan, newPlan] = await Promise.all([loadPlan(db, event.planId), loadPlan(db, command.plan)]);
   if (!oldPlan || !newPlan) return { kind: 'unknown' };
   const unpriced = categoriesWithoutPrice(newPlan, event);
@@ -141,12 +145,13 @@ export async function replanEvent(
   const diff = planDiff(oldPlan, newPlan);
   const counts = { added: numbered.seats.length - before.length, kept: diff.kept.length };
   if (command.dryRun) return { kind: 'dry_run', ...counts, removed };
-  const lost = await db.query<{ seat_no: number; state: SeatState }>(
+  const lost = await db.query<{ seat_no: number | null; state: SeatState | 'conflict' }>(
     'event_replan',
-    'SELECT * FROM event_replan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+    'SELECT * FROM event_replan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
     [
       event.eventNo,
       command.actor,
+      event.layoutHash,
       command.plan,
       numbered.hash,
       numbered.bytes,
@@ -155,12 +160,13 @@ export async function replanEvent(
     ],
   );
   if (lost.length === 0) return { kind: 'replanned', ...counts, removed: removed.length };
+  if (lost[0]?.state === 'conflict') return { kind: 'conflict' };
   const byNo = new Map(before.map((seat) => [seat.seatNo, seat]));
   return {
     kind: 'would_lose',
     seats: lost.flatMap(({ seat_no, state }) => {
-      const facts = byNo.get(seat_no);
-      return facts ? [{ ...facts, state }] : [];
+      const facts = seat_no === null ? undefined : byNo.get(seat_no);
+      return facts && state !== 'conflict' ? [{ ...facts, state }] : [];
     }),
   };
 }
