@@ -74,7 +74,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const { visitor } = pass;
       const house = await events.house(event);
       const wish = readWish(request.body, event, house);
-      const command: Omit<HoldCommand, 'claim' | 'epoch'> = {
+      const commandNow = (): Omit<HoldCommand, 'claim' | 'epoch'> => ({
         event: event.eventNo,
         partition,
         hold: credentials.holdIdOf(event.eventNo, visitor, key),
@@ -86,8 +86,16 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         replaces: request.body.replaces ?? null,
         // The session ends by the stores' clock, not by ours.
         notAfter: Math.min(arbiterTime.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
-      };
-      const { outcome, found } = await claimWish({ deps, best, event, house, wish, command });
+      });
+      let command = commandNow();
+      const wished = { deps, best, event, house, wish };
+      let { outcome, found } = await claimWish({ ...wished, command });
+      // It stood in our own queue for too long, and nothing was granted: its buyer still waits, so once more.
+      if (outcome.kind === 'too_late' && command.notAfter !== pass.expiresAt && !request.raw.destroyed) {
+        arbiterTime.seen(command, outcome);
+        command = commandNow();
+        ({ outcome, found } = await claimWish({ ...wished, command }));
+      }
       if (outcome.kind === 'too_late' && command.notAfter === pass.expiresAt) throw problem('pass_expired');
       arbiterTime.seen(command, outcome);
       switch (outcome.kind) {

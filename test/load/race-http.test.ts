@@ -4,8 +4,8 @@ import { type Buyer, createBuyer } from '../../src/crowd/buyer.ts';
 import { createHttpClients } from '../../src/crowd/http-client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { type Random, seededRandom, systemRandom } from '../../src/runtime/random.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
+import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
 
 const buyersCount = 300;
@@ -14,11 +14,12 @@ const hotCount = 40;
 const holdTtlMs = 2_500;
 
 test('S1 S2 S3 S4 S5 S7 S8 P1 P2 P3: 300 buyers with passes storm the same 40 seats over HTTP', async (t) => {
-  const app = await startTestApp(t, { seats: 400, settings: { holdTtlMs, holdSeatsMax: 6 } });
+  const app = await servedEvent(t, { seats: 400, settings: { holdTtlMs, holdSeatsMax: 6 } });
+  await app.server.start();
   const hot = await keepOnly(app, hotCount);
   const answers = new Map<number, number>();
   const clients = createHttpClients({
-    url: app.url,
+    url: app.server.url,
     clock: systemClock,
     connectionsMax: 120,
     onAnswer: (_method, _route, { status }) => answers.set(status, (answers.get(status) ?? 0) + 1),
@@ -58,7 +59,7 @@ test('S1 S2 S3 S4 S5 S7 S8 P1 P2 P3: 300 buyers with passes storm the same 40 se
 });
 
 /** Blocks all but `count` ordinary seats of one section, so that best available looks there too. */
-async function keepOnly(app: TestApp, count: number): Promise<number[]> {
+async function keepOnly(app: ServedEvent, count: number): Promise<number[]> {
   const rows = await app.database.query(
     `SELECT seat_no FROM event_seats WHERE event_no = $1 AND row_label <> '' AND section_id = (
        SELECT section_id FROM event_seats WHERE event_no = $1 AND row_label <> ''
@@ -77,8 +78,9 @@ async function keepOnly(app: TestApp, count: number): Promise<number[]> {
 }
 
 /** One buyer: tries single and overlapping sets and best available; lets some holds lapse; some cards decline. */
-async function storm(app: TestApp, buyer: Buyer, hot: number[], random: Random): Promise<string> {
-  const pass = await passOf(app, buyer);
+async function storm(app: ServedEvent, buyer: Buyer, hot: number[], random: Random): Promise<string> {
+  await buyer.client.request('POST', `/api/events/${app.event}/queue`, { body: {} });
+  const pass = app.passFor(buyer.client.cookies());
   for (let attempt = 0; attempt < 8; attempt++) {
     const kind = random.int(10);
     const first = random.int(hot.length);
@@ -135,20 +137,4 @@ async function payOrLeave(buyer: Buyer, order: string, fate: number, random: Ran
   }
   assert.equal(settled.status, 200, `${settled.status} ${settled.body.code}`);
   return 'bought';
-}
-
-async function passOf(app: TestApp, buyer: Buyer): Promise<string> {
-  await buyer.client.request('POST', `/api/events/${app.event}/queue`, { body: {} });
-  const secret = /onsale_visitor=([^;]+)/.exec(buyer.client.cookies())?.[1] ?? '';
-  const visitor = app.credentials.visitorOf(secret);
-  assert.ok(visitor, 'the queue sets the visitor cookie');
-  const issuedAt = systemClock.now();
-  return app.credentials.signPass({
-    event: app.eventNo,
-    visitor,
-    passId: systemRandom.uuid(),
-    number: 1,
-    issuedAt,
-    expiresAt: issuedAt + 15 * 60_000,
-  });
 }
