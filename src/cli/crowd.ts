@@ -29,15 +29,14 @@ export function registerCrowdCommand(
     .option('--patience <seconds>', 'then those who still wait give up', '120')
     .option('--seed <number>', 'repeatable chance')
     .option('--json', 'print JSON')
-    .action(async (flags: CrowdFlags) => {
+    .action(async (flags: CrowdFlags, command: Command) => {
       const [buyers, over, patience] = [flags.buyers, flags.over, flags.patience].map(Number) as [
         number,
         number,
         number,
       ];
       if (!(Number.isInteger(buyers) && buyers >= 1 && buyers <= 100_000 && over >= 0 && patience >= 1)) {
-        fail('--buyers takes 1 to 100000, --over and --patience take seconds.');
-        return;
+        command.error('--buyers takes 1 to 100000, --over and --patience take seconds.');
       }
       if (!isLoopback(flags.url)) {
         fail('A crowd goes to this machine only (http://127.0.0.1:…): it is a load generator.');

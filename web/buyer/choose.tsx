@@ -173,7 +173,8 @@ function SessionEnd({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
   if (!state.pass) return null;
   return (
     <p class={minutes <= 2 ? 'session-end soon' : 'session-end'}>
-      {texts.session.ends(timeOfDay(state.pass.expiresAt))} <span class="num">{clockFace(left)}</span>
+      {texts.session.ends(timeOfDay(state.pass.expiresAt))}{' '}
+      <span class="num nowrap">{texts.session.left(clockFace(left))}</span>
     </p>
   );
 }

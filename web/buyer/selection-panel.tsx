@@ -32,8 +32,7 @@ export function SelectionPanel(props: {
             <li key={offer.seat}>
               <span>
                 <strong>{texts.map.sectionName(offer.section)}</strong>
-                <br />
-                {offer.where}
+                <br /> {offer.where}
                 {offer.attributes.length > 0 && (
                   <span class="muted small"> ({offer.attributes.join(', ')})</span>
                 )}

@@ -19,6 +19,12 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
   const [report, setReport] = useState<PlanReport | null>(null);
   const [problems, setProblems] = useState<{ list: PlanProblem[]; count: number } | null>(null);
 
+  /** What the dry run showed was read with the old columns. */
+  const setMapAnew = (value: string) => {
+    setMap(value);
+    setReport(null);
+  };
+
   const send = async (dryRun: boolean) => {
     const chosen = file.current?.files?.[0];
     if (busy) return;
@@ -80,7 +86,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
         </div>
         <div class="columns">
           <Field id="plan-name" label={words.name} value={name} onValue={setName} hint={words.nameHint} />
-          <Field id="plan-map" label={words.map} value={map} onValue={setMap} hint={words.mapHint} />
+          <Field id="plan-map" label={words.map} value={map} onValue={setMapAnew} hint={words.mapHint} />
         </div>
         <SaidView said={said} />
         {problems && <ProblemList problems={problems.list} total={problems.count} />}

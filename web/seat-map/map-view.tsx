@@ -129,7 +129,7 @@ export function MapView(props: {
         <canvas ref={live} />
         {hover && <Tip {...hover} />}
       </div>
-      <p id="map-help" class="muted small">
+      <p id="map-help" class="map-help muted small">
         {words.help}
       </p>
       <Legend

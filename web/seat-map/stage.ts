@@ -31,6 +31,7 @@ export type StageData = Pick<Scene, 'counts' | 'bits' | 'mine' | 'selected' | 'o
 const marginPx = 14;
 /** Seats are opened at least this far apart, so that a finger finds them. */
 const openPitchPx = 20;
+const tapReachPx = 18;
 const seatPitchMaxPx = 60;
 const moveMs = 260;
 
@@ -140,6 +141,8 @@ export function createStage(
 
   function enter(section: DrawnSection): void {
     pointing.cursorSection = section;
+    // What the pointer stands on is another thing once the view has moved.
+    unhover();
     setActive(section);
     const whole = fit(section.box, scene.size, 28);
     const scale =
@@ -159,7 +162,8 @@ export function createStage(
     const [x, y] = toDrawing(scene.view, px, py);
     const { active } = scene;
     if (showsSeats(active, scene.view)) {
-      const reach = Math.max(seatSize(active, scene.view) * 0.65, 12) / scene.view.scale;
+      // As far as the middle between two rows: a finger that is a little off means the nearest seat.
+      const reach = Math.max(seatSize(active, scene.view) * 0.65, tapReachPx) / scene.view.scale;
       const place = seatAt(active, x, y, reach);
       if (place >= 0) return { section: active, place };
     }

@@ -97,6 +97,7 @@
     const short = styled(element('div', {}, [expiry.row, cvc.row]), {
       display: 'flex',
       flexWrap: 'wrap',
+      alignItems: 'flex-end',
       gap: '0 16px',
     });
     const legend = element('legend', {}, ['Card']);

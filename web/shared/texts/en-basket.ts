@@ -37,7 +37,7 @@ export const paymentTexts = {
   name: 'Name',
   nameHint: 'As it should stand on the tickets.',
   email: 'E-mail',
-  emailHint: 'We send the tickets there.',
+  emailHint: 'It belongs to the order. The tickets appear on the next page; no mail is sent.',
   nameMissing: 'Enter your name.',
   emailWrong: 'Enter an e-mail address such as name@example.org.',
   toCard: 'Continue to the card',
@@ -47,7 +47,7 @@ export const paymentTexts = {
   deadline: 'Seats reserved for another',
   deadlineSpoken: (minutes: number) =>
     plural(minutes, { one: '# minute left to pay.', other: '# minutes left to pay.' }),
-  forBuyer: (name: string, email: string) => `Tickets for ${name}, sent to ${email}`,
+  forBuyer: (name: string, email: string) => `Tickets for ${name}, ${email}`,
   loadingCard: 'Loading the card form…',
   cardFailed: 'The card form could not be loaded. Your seats stay reserved until the time above.',
   cardAgain: 'Load the card form again',

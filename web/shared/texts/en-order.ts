@@ -57,6 +57,6 @@ export const orderTexts = {
   chooseAgain: 'Choose seats again',
   notFoundTitle: 'This order cannot be shown here',
   notFound:
-    'Open it in the browser in which you bought, or with the full link from your confirmation, including the part after the #.',
+    'Open it in the browser in which you bought, or with the full link of the order, including the part after the #.',
   failed: 'We cannot reach the sale just now and keep trying. Your order is safe.',
 };

@@ -52,7 +52,7 @@ export const en = {
       min === max ? money(min, currency) : `${money(min, currency)} to ${money(max, currency)}`,
     noPrice: 'None left just now',
     leftOf: (left: number, total: number) =>
-      `${left < 100 ? count(left) : `about ${count(left)}`} of ${count(total)}`,
+      `${left < 100 || left === total ? count(left) : `at least ${count(left)}`} of ${count(total)}`,
     upTo: (n: number) => `Up to ${seats(n)}`,
     fee: (fee: string) => `plus ${fee} fee each`,
     feeOne: (fee: string) => `plus ${fee} fee`,
@@ -129,7 +129,8 @@ export const en = {
     failed: 'We cannot reach the sale just now and keep trying.',
   },
   session: {
-    ends: (at: string) => `You can choose seats until ${at}.`,
+    ends: (at: string) => `Choose until ${at}:`,
+    left: (clock: string) => `${clock} left`,
     endedTitle: 'Your time for choosing is over',
     ended:
       'Your 15 minutes for choosing seats have ended so that others get their turn. Nothing was charged.',
