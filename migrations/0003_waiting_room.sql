@@ -78,7 +78,7 @@ CREATE FUNCTION admission_tokens(a admissions, p_at timestamptz) RETURNS double 
 $$;
 
 -- A number at or behind the frontier becomes the visitor's one pass (W3); the token is debited in the same step. A repeat
--- answers the pass that is there, whatever the phase. A visitor whose session ended may buy with a number that he drew
+-- answers the pass that is there, whatever the phase, or that its session is over. A visitor whose session ended may buy with a number that he drew
 -- afterwards: his row is then replaced, so that there is never more than one pass a visitor.
 CREATE FUNCTION queue_redeem(
   p_event integer, p_shard smallint, p_number bigint, p_visitor text, p_pass uuid, p_session_ms integer,
@@ -97,7 +97,10 @@ BEGIN
       INTO kind, pass_id, number, issued_at, expires_at, repeated
       FROM passes p WHERE p.event_no = p_event AND p.visitor = p_visitor
         AND (p.expires_at > clock_timestamp() OR p.number >= p_number OR p.shard <> p_shard);
-    IF FOUND THEN RETURN; END IF;
+    IF FOUND THEN
+      IF expires_at <= clock_timestamp() THEN kind := 'over'; END IF;
+      RETURN;
+    END IF;
     SELECT e.phase INTO STRICT phase FROM events e WHERE e.event_no = p_event;
     IF phase <> 'open' THEN kind := 'not_open'; RETURN; END IF;
     PERFORM FROM passes p WHERE p.event_no = p_event AND p.shard = p_shard AND p.number = p_number;

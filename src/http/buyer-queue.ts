@@ -22,7 +22,7 @@ import { createVisitors } from './visitor.ts';
 const shard = 0;
 
 export function registerQueue(app: App, deps: HttpDeps): void {
-  const { clock, credentials, joins, room, random } = deps;
+  const { credentials, joins, room, random } = deps;
   const visitors = createVisitors(deps);
 
   app.post(
@@ -87,13 +87,12 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       const outcome = await room.redeem({ ...ticket, passId: random.uuid(), sessionMs });
       switch (outcome.kind) {
         case 'issued': {
-          if (outcome.expiresAt <= clock.now()) {
-            visitors.dropTicket(reply, event.event);
-            throw problem('pass_expired');
-          }
           const pass = credentials.signPass({ ...outcome, event: event.eventNo, visitor: ticket.visitor });
           return { pass, expiresAt: new Date(outcome.expiresAt).toISOString() };
         }
+        case 'over':
+          visitors.dropTicket(reply, event.event);
+          throw problem('pass_expired');
         case 'not_yet':
           throw problem('not_yet', { extra: { number: ticket.number, frontier: outcome.frontier } });
         case 'wait':

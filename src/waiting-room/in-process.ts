@@ -157,6 +157,7 @@ function redeemOne(
   const mine = state.passes.get(visitor);
   // A session that ended may be followed by another, with a number drawn afterwards; until then it is the one pass (W3).
   if (mine && (mine.expiresAt > now || mine.number >= number || mine.shard !== shard)) {
+    if (mine.expiresAt <= now) return { kind: 'over' };
     const { shard: _, ...pass } = mine;
     return { kind: 'issued', ...pass, repeated: true };
   }

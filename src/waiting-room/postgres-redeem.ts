@@ -101,6 +101,8 @@ function redeemOutcome(row: RedeemRow): RedeemOutcome {
         expiresAt: row.expires_at,
         repeated: row.repeated,
       };
+    case 'over':
+      return { kind: 'over' };
     case 'not_yet':
       return { kind: 'not_yet', frontier: row.frontier };
     case 'wait':

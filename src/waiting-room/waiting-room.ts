@@ -47,6 +47,8 @@ export interface RedeemCommand {
 
 export type RedeemOutcome =
   | { kind: 'issued'; passId: string; number: number; issuedAt: number; expiresAt: number; repeated: boolean }
+  /** The session of the pass that this number became has ended, by the store's clock. */
+  | { kind: 'over' }
   /** The frontier has not reached the number. */
   | { kind: 'not_yet'; frontier: number }
   /** Called, but the bucket is empty just now: try again after that many ms. */

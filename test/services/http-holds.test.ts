@@ -87,6 +87,22 @@ describe('holds and the line over HTTP', () => {
     assert.deepEqual([again.status, again.body.pass], [200, buyer.pass]);
   });
 
+  test('W3: when the session is over by the store, the ticket is dropped and a new number is drawn', async () => {
+    const buyer = app.buyer();
+    await buyer.admit();
+    const first = (await buyer.join()).body.number;
+    await app.database.query(
+      `UPDATE passes SET expires_at = clock_timestamp() WHERE event_no = $1 AND number = $2`,
+      [app.eventNo, first],
+    );
+    await app.database.query('DELETE FROM queue_recent WHERE event_no = $1', [app.eventNo]);
+    const over = await buyer.post('/api/events/show/pass', {});
+    assert.deepEqual(outcome(over), [403, 'pass_expired']);
+    assert.match(over.headers.getSetCookie().join(), /onsale_ticket=;/);
+    buyer.cookies.delete('onsale_ticket');
+    assert.ok((await buyer.join()).body.number > first);
+  });
+
   test('a pass without any ticket names the missing field', async () => {
     const buyer = app.buyer();
     const answer = await buyer.post('/api/events/show/pass', {});
