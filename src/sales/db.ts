@@ -69,7 +69,8 @@ export function createDb(options: DbOptions): Db {
     query_timeout: timeoutMs + 3_000,
     keepAlive: true,
   });
-  pool.on('error', (error) => log.warn({ err: error }, 'idle Postgres connection lost'));
+  // The driver hangs its whole client on this error: only what it says is logged.
+  pool.on('error', (error) => log.warn({ reason: error.message }, 'idle Postgres connection lost'));
 
   async function query<Row>(name: string, text: string, values: readonly unknown[] = []): Promise<Row[]> {
     for (let attempt = 0; ; attempt++) {
