@@ -50,6 +50,8 @@ export function MapView(props: {
         onSeat: (one, place) => latest.current.onSeat?.(one, place),
         onSection: (one) => {
           setSection(one);
+          // On a phone the seats begin below the fold, under the choice that is pinned to the lower edge.
+          if (one && window.innerWidth < 960) host.current?.parentElement?.scrollIntoView({ block: 'start' });
           feed.watch(one?.kind === 'seated' ? one.id : null);
           latest.current.onGa?.(one?.kind === 'ga' ? one : null);
           announce(one ? words.entered(one.name, left(one)) : words.wholeShown);

@@ -148,7 +148,7 @@ export const enConsole = {
     noShow: 'No-show share',
     age: (seconds: number) => `${count(seconds)} s old`,
     sections: 'Free by section',
-    notYet: 'Figures appear once the event is published.',
+    notYet: 'Figures appear a few seconds after the event is published.',
   },
   blocks: {
     title: 'Block seats',
