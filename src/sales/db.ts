@@ -69,6 +69,9 @@ export function createDb(options: DbOptions): Db {
     query_timeout: timeoutMs + 3_000,
     keepAlive: true,
   });
+  // A server that stops may say so in the same breath as a query's end, before the pool has its client back: without a
+  // listener of our own that would end the process. Whoever uses the client next learns that it is lost.
+  pool.on('connect', (client) => client.on('error', () => {}));
   // The driver hangs its whole client on this error: only what it says is logged.
   pool.on('error', (error) => log.warn({ reason: error.message }, 'idle Postgres connection lost'));
 
@@ -104,8 +107,8 @@ export function createDb(options: DbOptions): Db {
       client.release();
       return result;
     } catch (error) {
-      // A server error leaves the connection usable; anything else (lost, timed out) does not.
-      client.release(isServerError(error) ? undefined : (error as Error));
+      // A server error leaves the connection usable; anything else (lost, timed out, the server's farewell) does not.
+      client.release(isServerError(error) && !isFarewell(error) ? undefined : (error as Error));
       throw error;
     }
   }
@@ -115,6 +118,11 @@ export function createDb(options: DbOptions): Db {
 
 function isServerError(error: unknown): boolean {
   return typeof (error as { severity?: unknown }).severity === 'string';
+}
+
+/** admin_shutdown, crash_shutdown and the like: the connection ends with it. */
+function isFarewell(error: unknown): boolean {
+  return ((error as { code?: string }).code ?? '').startsWith('57P');
 }
 
 /** Constraint violations (class 23) and our own errors pass through: callers know what they mean. */
