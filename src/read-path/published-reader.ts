@@ -61,7 +61,8 @@ export function createPublishedReader(options: {
   const { db, events, clock, log } = options;
   const objects = new Map<EventId, Map<string, SharedBytes>>();
   const sections = new Map<string, { version: string; shared: SharedBytes }>();
-  const layouts = new Map<string, Promise<SharedBytes | null>>();
+  const layouts = new Map<string, SharedBytes>();
+  const layoutsBeingRead = new Map<string, Promise<SharedBytes | null>>();
   const known = new Map<string, { no: EventNo; name: string; version: Version }>();
   let lastReadAt = Number.NEGATIVE_INFINITY;
   let stopped = new AbortController();
@@ -117,6 +118,20 @@ export function createPublishedReader(options: {
     return shared;
   }
 
+  /** Neither a failure nor "not there" is remembered: it may be published in the next second. */
+  function beginReading(hash: string): Promise<SharedBytes | null> {
+    const reading = readLayout(hash).then((shared) => {
+      // The oldest goes. Only what is there takes a place: hashes that somebody makes up drive out no layout.
+      if (shared && layouts.size >= layoutsMax) layouts.delete(layouts.keys().next().value ?? '');
+      if (shared) layouts.set(hash, shared);
+      return shared;
+    });
+    layoutsBeingRead.set(hash, reading);
+    const done = (): boolean => layoutsBeingRead.delete(hash);
+    reading.then(done, done);
+    return reading;
+  }
+
   async function readLayout(hash: string): Promise<SharedBytes | null> {
     const bytes = await events.layoutBytes(hash);
     if (!bytes) return null;
@@ -152,19 +167,8 @@ export function createPublishedReader(options: {
     },
     get: (event, name) => objects.get(event)?.get(name) ?? null,
     section,
-    layout(hash) {
-      let reading = layouts.get(hash);
-      if (!reading) {
-        if (layouts.size >= layoutsMax) layouts.clear();
-        reading = readLayout(hash);
-        layouts.set(hash, reading);
-        // Neither a failure nor "not there" is remembered: it may be published in the next second.
-        reading.then(
-          (shared) => shared ?? layouts.delete(hash),
-          () => layouts.delete(hash),
-        );
-      }
-      return reading;
+    async layout(hash) {
+      return layouts.get(hash) ?? (await (layoutsBeingRead.get(hash) ?? beginReading(hash)));
     },
     events: () => [...objects].filter(([, ofEvent]) => ofEvent.has('event')).map(([event]) => event),
     ageMs: () => clock.monotonic() - lastReadAt,

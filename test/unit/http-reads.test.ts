@@ -8,6 +8,7 @@ import { createPublishedReader, type SharedBytes } from '../../src/read-path/pub
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { Db } from '../../src/sales/db.ts';
+import type { Events } from '../../src/sales/events.ts';
 
 let touched: string[] = [];
 
@@ -125,6 +126,28 @@ test('W4: a thousand polls cost the store no query', async () => {
   assert.deepEqual(queries, ['published_changed']);
   assert.deepEqual(touched, []);
   await app.close();
+});
+
+test('a layout is read and compressed once, whatever other hashes are asked for', async () => {
+  const read: string[] = [];
+  const reader = createPublishedReader({
+    db: forbidden('db'),
+    events: {
+      layoutBytes: async (hash: string) => {
+        read.push(hash);
+        return hash === 'abc' ? Buffer.from('{"v":1}') : null;
+      },
+    } as unknown as Events,
+    clock: systemClock,
+    log: silentLogger,
+  });
+  const [first, second] = await Promise.all([reader.layout('abc'), reader.layout('abc')]);
+  assert.ok(first && first === second);
+  for (let made = 0; made < 200; made++) assert.equal(await reader.layout(`made-up-${made}`), null);
+  assert.equal(await reader.layout('abc'), first);
+  assert.equal(read.filter((hash) => hash === 'abc').length, 1);
+  await reader.layout('made-up-0');
+  assert.equal(read.filter((hash) => hash === 'made-up-0').length, 2, 'absence is not remembered');
 });
 
 describe('shared reads', () => {
