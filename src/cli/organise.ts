@@ -9,7 +9,7 @@ import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
-import { createEvents, type Events, isEventTime } from '../sales/events.ts';
+import { createEvents, type Events, freeCategories, isEventTime } from '../sales/events.ts';
 import { listPlans, loadPlan, publishEvent, replanEvent, savePlan, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { registerBlockCommands } from './blocks.ts';
@@ -277,6 +277,8 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
     context.fail('Times are ISO 8601, between the years 2000 and 2200, as 2030-05-01T10:00:00Z.');
   else if (whole.some((value) => !Number.isSafeInteger(value) || value < 0)) {
     context.fail('Fees and --hold-seats-max are whole numbers from 0 on.');
+  } else if (freeCategories(prices, { seatFee: whole[0]!, orderFee: whole[1]! }).length > 0) {
+    context.fail('Tickets that cost nothing cannot be sold: each --price needs an amount, or a fee.');
   } else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
   else if (!Intl.supportedValuesOf('currency').includes(currency))
     context.fail(`${currency} is not a currency.`);

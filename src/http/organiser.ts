@@ -13,7 +13,7 @@ import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import type { Db } from '../sales/db.ts';
-import { type Events, isEventTime, type OnSaleOutcome } from '../sales/events.ts';
+import { type Events, freeCategories, isEventTime, type OnSaleOutcome } from '../sales/events.ts';
 import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
 import type { DecidedSeat, EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
@@ -361,6 +361,15 @@ async function createEvent(
   }
   const name = body.name.normalize('NFC').trim();
   if (name === '') throw problem('invalid_field', { field: '/name', detail: 'Enter a name.' });
+  const { seatFee = 0, orderFee = 0 } = body;
+  const free = freeCategories(body.prices, { seatFee, orderFee });
+  if (free.length > 0) {
+    throw problem('invalid_field', {
+      field: '/prices',
+      detail: `Tickets that cost nothing cannot be sold: ${free.slice(0, 20).join(', ')}.`,
+      extra: { categories: free },
+    });
+  }
   const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
   const outcome = await deps.events.create({
     event,
@@ -372,8 +381,8 @@ async function createEvent(
     saleEndsAt,
     prices: body.prices,
     settings: {
-      seatFee: body.seatFee ?? 0,
-      orderFee: body.orderFee ?? 0,
+      seatFee,
+      orderFee,
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),

@@ -75,6 +75,14 @@ export function isEventTime(at: number): boolean {
   return at >= Date.UTC(2000, 0) && at < Date.UTC(2200, 0);
 }
 
+/** Categories whose seats would cost nothing, fees included: a payment of nothing cannot be made, so they cannot be sold. */
+export function freeCategories(
+  prices: Record<string, number>,
+  fees: { seatFee: number; orderFee: number },
+): string[] {
+  return Object.keys(prices).filter((category) => prices[category]! + fees.seatFee + fees.orderFee === 0);
+}
+
 /** How long a web process trusts what it read about an event or its modes. */
 const freshMs = 900;
 const housesMax = 20;

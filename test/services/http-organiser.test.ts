@@ -284,6 +284,19 @@ describe('organiser', () => {
     assert.equal((await call('GET', '/events')).status, 200);
   });
 
+  test('tickets that cost nothing are refused before anybody holds one', async () => {
+    const { body } = await makeEvent('priced');
+    const { plan, currency, prices } = body;
+    const [category = ''] = Object.keys(prices);
+    const event = { name: 'Free', plan, currency, prices: { ...prices, [category]: 0 } };
+    const refused = await call('POST', '/events', { body: event });
+    assert.deepEqual(
+      [refused.status, refused.body.field, refused.body.categories],
+      [400, '/prices', [category]],
+    );
+    assert.equal((await call('POST', '/events', { body: { ...event, orderFee: 100 } })).status, 201);
+  });
+
   test('S6: a hold of a fraction of minutes is a hold', async () => {
     const { body } = await makeEvent('whole');
     const { plan, currency, prices } = body;
