@@ -159,7 +159,12 @@ BEGIN
     RETURN money_end(p_operation, coalesce(m.end_reason, 'seats_lost'), p_end_key, p_owner, p_lease_ms);
   END IF;
   IF o.state = 'closed' THEN
-    v_seats := order_retake(o);
+    BEGIN
+      v_seats := order_retake(o);
+      -- In the same breath, so that an open order which the visitor makes meanwhile undoes both.
+      IF v_seats IS NOT NULL THEN UPDATE orders SET state = 'authorised' WHERE order_id = o.order_id; END IF;
+    EXCEPTION WHEN unique_violation THEN v_seats := NULL;
+    END;
     IF v_seats IS NULL THEN RETURN money_end(p_operation, 'seats_lost', p_end_key, p_owner, p_lease_ms); END IF;
     -- The object lives again: its cancelling, if only planned, is called off.
     UPDATE money_operations SET state = 'done', due_at = NULL, end_key = NULL, end_reason = NULL

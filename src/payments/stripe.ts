@@ -278,9 +278,14 @@ function isAhead(signature: string, now: number): boolean {
 /** Signed, so it is Stripe's; still read with care, because another API version may shape it otherwise. */
 function eventOf(event: unknown): ProviderEvent | null {
   const { id, type, data } = (event ?? {}) as { id?: unknown; type?: unknown; data?: { object?: unknown } };
-  if (typeof id !== 'string' || typeof type !== 'string') return null;
+  if (!isName(id) || !isName(type)) return null;
   const about = (data?.object ?? {}) as { object?: unknown; id?: unknown; payment_intent?: unknown };
   const intent = about.object === 'payment_intent' ? about.id : about.payment_intent;
   const expanded = typeof intent === 'object' && intent !== null ? (intent as { id?: unknown }).id : intent;
-  return { id, type, object: typeof expanded === 'string' ? expanded : null };
+  return { id, type, object: isName(expanded) ? expanded : null };
+}
+
+/** As Stripe's ids are. Other text might be none that the record can keep. */
+function isName(text: unknown): text is string {
+  return typeof text === 'string' && /^[\x21-\x7e]{1,255}$/.test(text);
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { until } from '../support/app.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
@@ -345,6 +346,34 @@ test('a late success of a closed order gets the same seats back when they are fr
   await tell();
   assert.equal(await stateOf(order.order), 'paid');
   await auditEvent(database, simulator, stage.event);
+});
+
+test('P1: a late success beside an order that the visitor opens in the same moment is voided', async () => {
+  const stage = await stageEvent(database);
+  const { order, tell } = await lateSuccess(stage);
+  const other = await database.pool(1).connect();
+  await other.query('BEGIN');
+  const { rows } = await other.query(
+    `INSERT INTO orders (order_id, event_no, hold_id, visitor, holder, account, buyer, seats, lines, amount, currency, state,
+       payment_deadline)
+     SELECT gen_random_uuid(), event_no, gen_random_uuid(), visitor, holder, account, buyer, '{}', '[]', 0, currency,
+       'reserved', payment_deadline FROM orders WHERE order_id = $1 RETURNING order_id`,
+    [order.order],
+  );
+  const told = tell();
+  await until(async () => {
+    const waiting = await database.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    return waiting.length > 0;
+  }, 'the late success to meet the other order');
+  await other.query('COMMIT');
+  other.release();
+  await told;
+  await database.query('DELETE FROM orders WHERE order_id = $1', [rows[0].order_id]);
+  await reconcile(database, desk, 1);
+  assert.equal(await stateOf(order.order), 'closed');
+  assert.deepEqual(await auditEvent(database, simulator, stage.event), { paid: 0, closed: 1, captured: 0 });
 });
 
 test('a late success whose seats went to somebody else is voided: nobody is charged for nothing', async () => {

@@ -124,6 +124,10 @@ test('P6: malformed headers and bodies are refused without an exception', () => 
   for (const body of ['', 'no json', 'null', '[]', '"text"', '{}', '{"id":1,"type":"x"}', '{"id":"evt"}']) {
     assert.equal(parse(body, signature(body, SECRET, NOW_S)), null, `body ${body}`);
   }
+  for (const id of ['evt_\u0000', '\ud800', 'e'.repeat(300)]) {
+    const body = JSON.stringify({ id, type: 'x', data: { object: { object: 'payment_intent', id } } });
+    assert.equal(parse(body, signature(body, SECRET, NOW_S)), null, `an id that no record keeps: ${body}`);
+  }
 });
 
 test('P6: charges and refunds lead to their payment object, other events to none', () => {
