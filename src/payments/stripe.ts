@@ -285,7 +285,7 @@ function eventOf(event: unknown): ProviderEvent | null {
   return { id, type, object: isName(expanded) ? expanded : null };
 }
 
-/** As Stripe's ids are. Other text might be none that the record can keep. */
+/** Short and without control characters or halves of surrogate pairs: text that the record can keep. */
 function isName(text: unknown): text is string {
-  return typeof text === 'string' && /^[\x21-\x7e]{1,255}$/.test(text);
+  return typeof text === 'string' && /^\P{C}{1,255}$/u.test(text);
 }
