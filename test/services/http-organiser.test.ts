@@ -57,22 +57,36 @@ describe('organiser', () => {
     const refused = await signIn(app, 'wrong password here');
     assert.equal(refused.status, 401);
     assert.equal(refused.body.code, 'sign_in_refused');
-    for (const [method, path] of [
+    // Bodies that would be taken: nothing but the missing session refuses them.
+    const { body: plan } = await call('POST', '/plans', { raw: bytesOf(stadium()) });
+    const event = { name: 'x', plan: plan.plan, currency: 'EUR', prices: {} };
+    const places: [method: string, path: string, body?: unknown][] = [
       ['GET', '/plans'],
-      ['POST', '/plans'],
+      ['POST', '/plans', stadium()],
       ['GET', '/events'],
-      ['POST', '/events'],
+      ['POST', '/events', event],
+      ['GET', '/events/x'],
       ['POST', '/events/x/publish'],
-      ['PATCH', '/events/x/on-sale'],
-      ['POST', '/events/x/blocks'],
-      ['DELETE', '/events/x/blocks'],
-      ['POST', '/events/x/plan'],
-    ] as const) {
-      const body = path === '/events/x/on-sale' ? { expectedVersion: 1 } : undefined;
+      ['PATCH', '/events/x/on-sale', { expectedVersion: 1 }],
+      ['POST', '/events/x/blocks', { seats: [1], reason: 'x' }],
+      ['DELETE', '/events/x/blocks', { seats: [1] }],
+      ['POST', '/events/x/plan', { plan: plan.plan }],
+      ['GET', '/sessions'],
+    ];
+    for (const [method, path, body] of places) {
       const answer = await call(method, path, { token: 'nobody', body });
-      assert.ok([401, 400].includes(answer.status), `${method} ${path}: ${answer.status}`);
-      assert.notEqual(answer.status, 200);
+      assert.deepEqual([answer.status, answer.body.code], [401, 'sign_in_required'], `${method} ${path}`);
+      assert.notEqual((await call(method, path, { body })).status, 401, `${method} ${path}, signed in`);
     }
+    const { body: described } = await createTestBuyer(app.url, 'none').get('/openapi.json');
+    const routes = Object.entries(described.paths as Record<string, object>).flatMap(([path, methods]) =>
+      path.startsWith('/api/organiser/')
+        ? Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`)
+        : [],
+    );
+    const tried = places.map(([method, path]) => `${method} /api/organiser${path.replace('/x', '/{event}')}`);
+    const open = ['POST /api/organiser/sessions', 'DELETE /api/organiser/sessions'];
+    assert.deepEqual([...tried, ...open].sort(), routes.sort(), 'every route was tried');
     const second = (await signIn(app)).body.token;
     assert.equal((await call('GET', '/sessions', { token: second })).status, 200);
     assert.equal((await call('DELETE', '/sessions', { token: second })).status, 204);
