@@ -121,6 +121,8 @@ export async function loadEvent(buyer: Buyer): Promise<'ready' | 'not_found' | '
     buyer.store.set({ event: answer.body });
     return 'ready';
   }
+  // Published a moment ago, and not yet to be seen: as a lost answer, it is asked for again.
+  if (answer.kind === 'problem' && answer.problem.code === 'not_published') return 'lost';
   return answer.kind === 'problem' && answer.problem.status === 404 ? 'not_found' : 'lost';
 }
 
@@ -179,6 +181,10 @@ function nextDelay(buyer: Buyer): number {
     // A line that stands still may move at any moment; one that is sold out hardly will.
     const unknown = status.soldOut ? maxMs * 10 : (maxMs * 10) / 3;
     return pollDelay(status.poll, waitOf(status, place).waitMs ?? unknown, Math.random());
+  }
+  // Opened by hand, at any moment.
+  if (status.phase === 'scheduled' && status.opensAt === null) {
+    return pollDelay(status.poll, (maxMs * 10) / 3, Math.random());
   }
   const untilOpening = (status.opensAt ?? Number.POSITIVE_INFINITY) - serverClock.now();
   if (status.phase === 'scheduled' && untilOpening < maxMs && untilOpening > -60_000) {
