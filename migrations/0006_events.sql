@@ -104,8 +104,8 @@ DECLARE
   v_seats integer[];
 BEGIN
   PERFORM event_lock_shared(p_event);
-  v_seats := ARRAY(SELECT e.seat_no FROM event_seats e
-    WHERE e.event_no = p_event AND e.seat_no = ANY (p_seats) AND NOT e.removed);
+  v_seats := ARRAY(SELECT u FROM unnest(p_seats) u WHERE NOT EXISTS (
+    SELECT FROM event_seats e WHERE e.event_no = p_event AND e.seat_no = u AND e.removed));
   PERFORM 1 FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats) ORDER BY s.seat_no FOR UPDATE;
   DELETE FROM blocks b WHERE b.event_no = p_event AND b.seat_no = ANY (v_seats);
   INSERT INTO audit_log (actor, action, event_no, detail)
