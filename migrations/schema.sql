@@ -922,7 +922,12 @@ BEGIN
     RETURN money_end(p_operation, coalesce(m.end_reason, 'seats_lost'), p_end_key, p_owner, p_lease_ms);
   END IF;
   IF o.state = 'closed' THEN
-    v_seats := order_retake(o);
+    BEGIN
+      v_seats := order_retake(o);
+      -- In the same breath, so that an open order which the visitor makes meanwhile undoes both.
+      IF v_seats IS NOT NULL THEN UPDATE orders SET state = 'authorised' WHERE order_id = o.order_id; END IF;
+    EXCEPTION WHEN unique_violation THEN v_seats := NULL;
+    END;
     IF v_seats IS NULL THEN RETURN money_end(p_operation, 'seats_lost', p_end_key, p_owner, p_lease_ms); END IF;
     -- The object lives again: its cancelling, if only planned, is called off.
     UPDATE money_operations SET state = 'done', due_at = NULL, end_key = NULL, end_reason = NULL
@@ -1958,8 +1963,8 @@ DECLARE
   v_seats integer[];
 BEGIN
   PERFORM event_lock_shared(p_event);
-  v_seats := ARRAY(SELECT e.seat_no FROM event_seats e
-    WHERE e.event_no = p_event AND e.seat_no = ANY (p_seats) AND NOT e.removed);
+  v_seats := ARRAY(SELECT u FROM unnest(p_seats) u WHERE NOT EXISTS (
+    SELECT FROM event_seats e WHERE e.event_no = p_event AND e.seat_no = u AND e.removed));
   PERFORM 1 FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats) ORDER BY s.seat_no FOR UPDATE;
   DELETE FROM blocks b WHERE b.event_no = p_event AND b.seat_no = ANY (v_seats);
   INSERT INTO audit_log (actor, action, event_no, detail)
