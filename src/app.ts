@@ -99,6 +99,9 @@ export async function createApp(config: Config, options: AppOptions): Promise<Ap
 async function assemble(config: Config, options: AppOptions, shutdown: Shutdown): Promise<App> {
   const { clock, random, log, onProgress = () => {} } = options;
   const started = new Set<Role>(options.roles ?? roles);
+  // Both take a second or two, and neither needs the other.
+  const opening = openPayments(config, options, shutdown);
+  opening.catch(() => {});
   const databaseUrl = await openDatabase(config, options, shutdown);
   await migrateTo(databaseUrl, onProgress);
 
@@ -109,7 +112,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     return db;
   };
   const db = pool('web', poolSizes.web);
-  const payments = await openPayments(config, options, shutdown);
+  const payments = await opening;
   const credentials = createCredentials({ secret: signingSecret(config, random), random, clock });
   const events = createEvents({ db, clock });
   const madeArbiter = createPostgresArbiter({ db });
@@ -275,7 +278,7 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
   }
   if (outcome.kind === 'changed') {
     throw new StartProblem(
-      `The migration ${outcome.file} is not the one that this database was made with. Restore the file, or begin with an empty database.`,
+      `The migration ${outcome.file} is not the one that this database was made with. Restore the file, or begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
     );
   }
 }

@@ -46,7 +46,15 @@ const namesByLayout = new WeakMap<Layout, Map<string, string>>();
 function sectionNames(layout: Layout): Map<string, string> {
   let names = namesByLayout.get(layout);
   if (!names) {
-    names = new Map(layout.sections.map(({ id, name }) => [id, name]));
+    const count = new Map<string, number>();
+    for (const { name } of layout.sections) count.set(name, (count.get(name) ?? 0) + 1);
+    // Block 1 of one stand is not block 1 of another: where a name repeats, its stand is said too.
+    names = new Map(
+      layout.sections.map(({ id, name, group }) => [
+        id,
+        group && count.get(name)! > 1 ? `${group}, ${name}` : name,
+      ]),
+    );
     namesByLayout.set(layout, names);
   }
   return names;

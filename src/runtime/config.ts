@@ -85,7 +85,13 @@ const variables = {
   ONSALE_DATA_DIR: variable({
     doc: 'Folder for the embedded database and for the secrets that are made once.',
     otherwise: '`.data` in the checkout',
-    parse: (text) => ({ value: path.resolve(text) }),
+    parse: (text) => {
+      const value = path.resolve(text);
+      // Node's recursive mkdir never returns from there.
+      if (/^\/(proc|sys|dev)(\/|$)/.test(value))
+        return { problem: 'is in a folder where nothing can be stored' };
+      return { value };
+    },
   }),
   ONSALE_PUBLIC_URL: variable({
     doc: 'The address that buyers see, as in links and returns from the bank.',
