@@ -48,7 +48,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       event,
       house: await events.house(event),
       receipt: credentials.signReceipt(hold),
-      serverTime: clock.now(),
+      // The deadline is by the arbiter’s clock, so the time to compare it with is too, once it is known.
+      serverTime: arbiterTime.in(0) ?? clock.now(),
       best: found?.described,
     });
 
