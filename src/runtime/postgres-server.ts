@@ -112,6 +112,8 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
       await clock.sleep(restartDelayMs * restarts.length);
       if (stopping) return;
       running = await launch(context, running.port);
+      // A stop that came meanwhile waits for us, and then ends what was just started.
+      if (stopping) return;
     }
   };
   const supervised = supervise().catch((error: PostgresFault) => {

@@ -162,14 +162,18 @@ test(
   },
 );
 
-test('stop during a restart leaves nothing running', limit, async (t) => {
+test('stop at any moment of a restart ends, and leaves nothing running', limit, async (t) => {
   const dataDir = await withDatabase(t);
-  const server = await start(t, dataDir);
-  const { pid } = server;
-  server.kill9();
-  await until(() => !isAlive(pid));
-  await server.stop();
-  assert.equal(isAlive(server.pid), false);
+  // From the wait before it over the launch itself to a server that is just up.
+  for (const intoRestartMs of [0, 220, 260, 320, 450]) {
+    const server = await start(t, dataDir);
+    const { pid } = server;
+    server.kill9();
+    await until(() => !isAlive(pid));
+    await systemClock.sleep(intoRestartMs);
+    await server.stop();
+    assert.equal(isAlive(server.pid), false, `${intoRestartMs} ms into the restart`);
+  }
   const again = await start(t, dataDir);
   assert.equal(again.adopted, false);
 });
