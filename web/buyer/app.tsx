@@ -171,9 +171,14 @@ function start(buyer: Buyer): () => void {
   const stops: (() => void)[] = [];
   let stopped = false;
   void (async () => {
-    while (!stopped) {
+    for (let tries = 1; !stopped; tries++) {
       const [found] = await Promise.all([loadEvent(buyer), look(buyer)]);
-      if (found === 'not_found') return buyer.store.set({ load: 'not_found' });
+      if (found === 'not_found') {
+        // It may have been published this very moment, so this is no dead end: asked for again, ever more rarely.
+        buyer.store.set({ load: 'not_found' });
+        await pause(Math.min(30_000, 2_000 * tries));
+        continue;
+      }
       if (found === 'ready' && buyer.store.get().status) break;
       buyer.store.set({ stale: true });
       await pause(3000);
