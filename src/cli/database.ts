@@ -1,9 +1,7 @@
-import fs from 'node:fs';
 import { migrateTo, type Runtime, StartProblem } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
-import { clusterFiles, readPostmaster } from '../runtime/postgres-cluster.ts';
 import { PostgresFault } from '../runtime/postgres-install.ts';
-import { startPostgres } from '../runtime/postgres-server.ts';
+import { runningPostgres, startPostgres } from '../runtime/postgres-server.ts';
 
 /**
  * The address of this installation's database. An embedded one is started if it does not run, and stopped by `close`;
@@ -26,9 +24,9 @@ export async function reachDatabase(
     return { url: server.url('onsale'), close: () => server.stop() };
   } catch (error) {
     if (!(error instanceof PostgresFault && error.code === 'in_use')) throw error;
-    const url = [database.dataDir, database.fallbackDir].flatMap(runningUrl)[0];
-    if (!url) throw error;
-    return { url, close: async () => {} };
+    const running = await runningPostgres(database);
+    if (!running) throw error;
+    return { url: running.url('onsale'), close: async () => {} };
   }
 }
 
@@ -46,13 +44,4 @@ export async function reachMigratedDatabase(
     if (error instanceof StartProblem) throw error;
     throw new StartProblem(`The database cannot be used: ${(error as Error).message}`);
   }
-}
-
-function runningUrl(home: string | undefined): string[] {
-  if (home === undefined) return [];
-  const files = clusterFiles(home);
-  const running = fs.existsSync(files.cluster) ? readPostmaster(files.cluster) : undefined;
-  if (!running || !fs.existsSync(files.password)) return [];
-  const password = fs.readFileSync(files.password, 'utf8').trim();
-  return [`postgres://onsale:${password}@127.0.0.1:${running.port}/onsale`];
 }
