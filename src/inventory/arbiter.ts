@@ -13,7 +13,7 @@ import type { SeatNo } from '../core/seat-map.ts';
 
 /**
  * The arbiter decides who holds a seat now. One contract, several stores: in-process (the reference and specification),
- * Postgres (the embedded default and the degraded path), Redis (part 2). Every adapter passes one contract suite.
+ * Postgres (the embedded default and the degraded path), Redis. Every adapter passes one contract suite.
  *
  * - Each operation is ONE atomic conditional step in the store; nothing is read first and written later.
  * - Time is the store's own clock. A caller's clock decides nothing (S3).
@@ -35,8 +35,11 @@ export interface Arbiter {
    */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**
-   * Presents a receipt whose signature the caller has checked: answers the hold as it is. In a store that forgot it, takes
-   * the seats again under the receipt's (epoch, grant) while grace lasts (part 2); here `hold_gone`.
+   * Presents a receipt whose signature the caller has checked: answers the hold as it is. A Postgres that has just taken over
+   * from a lost Redis takes the seats again while grace lasts: of several receipts for a seat, and of several of one
+   * visitor, the one with the higher (epoch, grant) wins, so the answer is `recovering` until grace ends. Refused with
+   * `hold_gone`: a receipt whose deadline has passed, whose id is used up or has become an order, or that would exceed the
+   * holder's quota (S7); `taken`: a decision or a later hold has a seat of it. After grace a forgotten hold is `hold_gone`.
    */
   recover(command: RecoverCommand): Promise<RecoverOutcome>;
   /**
@@ -77,6 +80,13 @@ export interface LoadCommand {
   partition: PartitionNo;
   epoch: number;
   seats: { seat: SeatNo; version: number; state: DecidedState }[];
+  /** For stores that do not have the record beside them; others ignore it. */
+  phase?: DecidedPhase;
+}
+/** The event's phase and the version of its controls: a version that is not higher than the store's is ignored. */
+export interface DecidedPhase {
+  phase: Phase;
+  version: number;
 }
 export type LoadOutcome = { kind: 'loaded'; seats: number } | { kind: 'stale'; epoch: number };
 
@@ -134,7 +144,7 @@ export type HoldOutcome =
 
 /** The store's epoch is another one: read the mode again. */
 export type Stale = { kind: 'stale'; epoch: number };
-/** The partition is moving between stores (under a second): try again shortly. */
+/** The partition is moving between stores (under a second), was just degraded (grace), or its store did not answer. */
 export type Retry = { kind: 'retry'; afterMs: number };
 
 export interface RecoverCommand {
@@ -197,6 +207,8 @@ export interface ProjectCommand {
   ordered: HoldId[];
   /** Holds whose order was sold or closed: the quota entry ends. */
   ended: HoldId[];
+  /** For stores that do not have the record beside them; others ignore it. */
+  phase?: DecidedPhase;
 }
 
 export interface Snapshot {

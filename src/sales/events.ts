@@ -151,7 +151,8 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
       modesByNo.get(no, () =>
         db.query<PartitionMode>(
           'event_modes',
-          'SELECT partition, mode, epoch FROM event_partitions WHERE event_no = $1 ORDER BY partition',
+          `SELECT partition, mode, epoch, store, run_ids AS "runIds", grace_until AS "graceUntil"
+           FROM event_partitions WHERE event_no = $1 ORDER BY partition`,
           [no],
         ),
       ),

@@ -52,6 +52,12 @@ export interface PartitionMode {
   partition: PartitionNo;
   mode: 'postgres' | 'moving' | 'redis';
   epoch: number;
+  /** The configured Redis that the partition is pinned to; null: the default one. */
+  store: string | null;
+  /** In `redis` mode: the run ids that are trusted with it. */
+  runIds: string[];
+  /** Epoch ms by Postgres's clock; until then only receipts are honoured. Null or past: no grace. */
+  graceUntil: number | null;
 }
 
 export interface OrderLine {

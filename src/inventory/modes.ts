@@ -1,0 +1,110 @@
+import type { EventNo, PartitionNo } from '../core/hold.ts';
+import type { Arbiter, DecidedPhase, Stale } from './arbiter.ts';
+
+/**
+ * Which store arbitrates a partition, and how that changes (design §4.4). One row per partition in Postgres is the only
+ * truth; every change is one compare-and-set of it, under the event's lock, so that nothing granted before a change commits
+ * after it. The functions are in migrations/0009_epochs.sql.
+ */
+export interface PartitionModes {
+  /**
+   * Somebody saw that the partition's Redis does not answer or lost its memory. Degrades at once when `term` rules (the
+   * leader's own probe), or when another process reported the same epoch within `witnessMs`; not within `settleMs` of a
+   * restore. Degrading: mode `postgres`, a new epoch, grace of `graceMs`; open orders are counted as the quota's entries again.
+   */
+  report(command: ReportCommand): Promise<ReportOutcome>;
+  /** First step of a rebuild: a new epoch to rebuild under; the mode stays `postgres`. Conditional on the leader's term. */
+  begin(at: PartitionTerm): Promise<{ kind: 'begun'; epoch: number } | Refused>;
+  /** Second: `moving`. From now on hold, extend, release and reserve answer `retry`. Refused unless `rebuild` is the last begun. */
+  move(at: PartitionTerm & { rebuild: number }): Promise<{ kind: 'moving' } | Refused>;
+  /** What Redis has to know: the decided seats, read before the move and once more in it, since frees and sales go on. */
+  seats(event: EventNo, partition: PartitionNo): Promise<StoredSeats>;
+  /** And, once moving, the holds and what is remembered of used-up ids. */
+  holds(event: EventNo, partition: PartitionNo): Promise<StoredHold[]>;
+  /** Last: `redis` under the rebuild's epoch, trusted with these run ids; the rows of the loaded holds go in the same step. */
+  flip(at: PartitionTerm & { rebuild: number; runIds: string[] }): Promise<{ kind: 'flipped' } | Refused>;
+  /**
+   * Back from `moving` to `postgres` under a fresh epoch which the holds are taken along to: what the leader does that
+   * finds a move whose maker is gone, or whose own move fails.
+   */
+  abort(at: PartitionTerm): Promise<{ kind: 'aborted'; epoch: number } | Refused>;
+}
+
+export interface PartitionTerm {
+  event: EventNo;
+  partition: PartitionNo;
+  term: number;
+}
+/** Another term rules, or the row is not as expected: nothing was changed. */
+export type Refused = { kind: 'refused'; reason: 'other_term' | 'other_mode' | 'other_rebuild' | 'in_grace' };
+
+export interface ReportCommand {
+  event: EventNo;
+  partition: PartitionNo;
+  /** Under which the store was expected to answer. */
+  epoch: number;
+  /** The process that saw it. */
+  reporter: string;
+  /** For the operator: `unreachable`, `timeout`, `forgot`, `untrusted`, `read_only`, `full`, `clock`. */
+  reason: string;
+  /** The leader's; null: a witness only. */
+  term: number | null;
+}
+export type ReportOutcome =
+  | { kind: 'degraded'; epoch: number }
+  | { kind: 'noted' }
+  /** Restored too short a time ago: the store is asked again. */
+  | { kind: 'settling'; afterMs: number }
+  /** Not in `redis` mode under that epoch any more. */
+  | { kind: 'changed' };
+
+export interface StoredSeats {
+  /** Every seat of the partition, ascending, side by side with its version and the index of its state in `seatStates`. */
+  seats: number[];
+  versions: number[];
+  states: number[];
+}
+
+/** A hold as a store keeps it: the lease and what is remembered after it. Times are epoch ms. */
+export interface StoredHold {
+  hold: string;
+  visitor: string;
+  holder: string;
+  request: string;
+  seats: number[];
+  grantedAt: number;
+  deadline: number;
+  grant: number;
+  order: string | null;
+  /** See `HeldRecord` in seat-book.ts. */
+  state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
+}
+
+/**
+ * An arbiter whose memory is a cache that can be lost: it is rebuilt from Postgres under a new epoch. Until `open`, every
+ * operation of the contract answers `stale`; `load` is accepted before and after, under the same epoch.
+ */
+export interface RebuildableArbiter extends Arbiter {
+  /** Forgets all of the partition and begins to load it under `epoch`; a rebuild under a lower epoch answers `stale` from here on. */
+  begin(at: PartitionEpoch): Promise<{ kind: 'begun' } | Stale>;
+  /** Holds and memories of the former store, only while loading. A live hold's seats are taken by it. */
+  remember(command: PartitionEpoch & { holds: StoredHold[] }): Promise<{ kind: 'remembered' } | Stale>;
+  /** From now on it answers. Grant numbers go on above `lastGrant`. */
+  open(
+    command: PartitionEpoch & { phase: DecidedPhase; lastGrant: number },
+  ): Promise<{ kind: 'opened' } | Stale>;
+  /** Whether it answers, under which epoch (0: none), and whether it can be written to. Writes a key of its own. */
+  probe(event: EventNo, partition: PartitionNo): Promise<{ epoch: number; time: number }>;
+}
+export interface PartitionEpoch {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+}
+
+/** Only receipts are honoured for that long after a degrade. */
+export const graceMs = 10_000;
+/** No degrade within this long of a restore: a Redis that comes and goes must not take the sale along each time. */
+export const settleMs = 30_000;
+/** Two processes' reports within this long are two witnesses of the same. */
+export const witnessMs = 5_000;
