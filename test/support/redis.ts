@@ -1,0 +1,146 @@
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after } from 'node:test';
+import { Redis } from 'ioredis';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { isAlive } from '../../src/runtime/postgres-cluster.ts';
+import { findRedis, RedisServerFault } from '../../src/runtime/redis-install.ts';
+import { endWithParent, freePort, launchRedis, type RedisProcess } from '../../src/runtime/redis-launch.ts';
+
+/**
+ * Real Redis servers for tests, each a process of its own on 127.0.0.1. The program is the one that scripts/test.mjs found or
+ * installed (ONSALE_TEST_REDIS; an empty text says that there is none), else that of the PATH.
+ */
+const binary = process.env.ONSALE_TEST_REDIS ?? findRedis() ?? '';
+
+/** For the `skip` of a test: why it cannot run here, or false. In CI a skipped test is a failure. */
+export const withoutRedis: string | false = fs.existsSync(binary) ? false : 'there is no redis-server here';
+
+export interface TestRedis {
+  /** redis://127.0.0.1:port, with the password if there is one. It stays the same over restarts. */
+  readonly url: string;
+  readonly port: number;
+  /** Of the server as it runs now, or ran last. */
+  readonly pid: number;
+  readonly runId: string;
+  /** Its folder: `dump.rdb` is what `save` wrote. */
+  readonly dir: string;
+  /** A plain connection, for looking and meddling; closed for you at the end. */
+  client(): Redis;
+  /** SIGKILL, and waits until it is gone: memory and connections are lost. */
+  kill(): Promise<void>;
+  /** SIGSTOP: connections stay open and nothing answers. */
+  freeze(): void;
+  thaw(): void;
+  /** Writes what it knows to its file. */
+  save(): Promise<void>;
+  /** Kills it if it runs, and starts it on the same port: empty, or with what `save` wrote. Resolves when it answers. */
+  restart(what?: 'empty' | 'saved'): Promise<void>;
+  /** FLUSHALL: it forgets all and stays the same run. */
+  flush(): Promise<void>;
+  /** Ends it and removes its folder; done by itself at the end of the test or of the file. */
+  stop(): Promise<void>;
+}
+
+export interface TestRedisOptions {
+  settings?: Record<string, string | number>;
+  password?: string;
+  /** Of one's own choice; otherwise a free one. */
+  port?: number;
+}
+
+type TestContext = { after(run: () => Promise<void>): void };
+
+const open = new Set<TestRedis>();
+
+// Once a file, when all its tests are done, also those that failed before they could clean up.
+after(async () => {
+  for (const server of open) await server.stop();
+});
+
+/** A test's context (`t`), or nothing: then the server lives until the file's end. */
+export async function testRedis(t?: TestContext, options: TestRedisOptions = {}): Promise<TestRedis> {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-test-redis-'));
+  const { password, settings } = options;
+  const start = async (port: number): Promise<RedisProcess> => {
+    const started = await launchRedis({ binary, dir, port, password, settings, clock: systemClock });
+    endWithParent(started);
+    return started;
+  };
+  let running: RedisProcess;
+  try {
+    running = await startOnFreePort(start, options.port);
+  } catch (error) {
+    fs.rmSync(dir, { recursive: true, force: true });
+    throw error;
+  }
+  const { port } = running;
+  const clients: Redis[] = [];
+  const client = (): Redis => {
+    const made = new Redis({ host: '127.0.0.1', port, password });
+    made.on('error', () => {});
+    clients.push(made);
+    return made;
+  };
+  let own: Redis | undefined;
+  const ask = (): Redis => {
+    own ??= client();
+    return own;
+  };
+  const kill = async (): Promise<void> => {
+    if (isAlive(running.pid)) process.kill(running.pid, 'SIGKILL');
+    await running.exited;
+  };
+  let stopped: Promise<void> | undefined;
+  const stopOnce = async (): Promise<void> => {
+    open.delete(server);
+    for (const made of clients) made.disconnect();
+    await kill();
+    fs.rmSync(dir, { recursive: true, force: true });
+  };
+  const server: TestRedis = {
+    url: password ? `redis://:${password}@127.0.0.1:${port}` : `redis://127.0.0.1:${port}`,
+    port,
+    get pid() {
+      return running.pid;
+    },
+    get runId() {
+      return running.runId;
+    },
+    dir,
+    client,
+    kill,
+    freeze: () => void process.kill(running.pid, 'SIGSTOP'),
+    thaw: () => void process.kill(running.pid, 'SIGCONT'),
+    save: async () => void (await ask().save()),
+    restart: async (what = 'empty') => {
+      await kill();
+      if (what === 'empty') fs.rmSync(path.join(dir, 'dump.rdb'), { force: true });
+      running = await start(port);
+    },
+    flush: async () => void (await ask().flushall()),
+    stop: () => {
+      stopped ??= stopOnce();
+      return stopped;
+    },
+  };
+  open.add(server);
+  t?.after(() => server.stop());
+  return server;
+}
+
+async function startOnFreePort(
+  start: (port: number) => Promise<RedisProcess>,
+  wanted?: number,
+): Promise<RedisProcess> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await start(wanted ?? (await freePort()));
+    } catch (error) {
+      // Somebody else took the port between our look and the server's.
+      const taken = error instanceof RedisServerFault && error.code === 'port_taken';
+      if (!taken || wanted !== undefined || attempt >= 5) throw error;
+    }
+  }
+}
