@@ -22,6 +22,11 @@ export interface Events {
   list(): Promise<EventRecord[]>;
   /** Which store arbitrates each partition, read less than a second ago: nobody answers "granted" on an older one. */
   modes(event: EventNo): Promise<PartitionMode[]>;
+  /**
+   * The same with the instant (of the monotonic clock) at which the reading began; shares one that began at `notBefore` or
+   * later, when that is given.
+   */
+  modesRead(event: EventNo, notBefore?: number): Promise<ModesReading>;
   /** Forgets what is remembered about modes, after an arbiter answered `stale`. */
   forgetModes(event: EventNo): void;
   /** Forgets what is remembered about an event that was just changed. */
@@ -33,6 +38,12 @@ export interface Events {
   ): Promise<{ kind: 'created'; event: EventRecord } | { kind: 'exists' } | { kind: 'unknown_plan' }>;
   /** Operator's controls, guarded by the version that he looked at. */
   changeOnSale(command: OnSaleCommand): Promise<OnSaleOutcome>;
+}
+
+export interface ModesReading {
+  /** Milliseconds of this process's monotonic clock. */
+  at: number;
+  modes: PartitionMode[];
 }
 
 export interface CreateEventCommand {
@@ -85,6 +96,8 @@ export function freeCategories(
 
 /** How long a web process trusts what it read about an event or its modes. */
 const freshMs = 900;
+/** A move between stores takes a fraction of a second: whoever waits for its end looks again that soon. */
+const movingFreshMs = 50;
 const housesMax = 20;
 
 const columns = `event_no, event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings,
@@ -112,11 +125,29 @@ interface EventRow {
 export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   const byId = createMemory<EventId, EventRecord | null>(clock);
   const byNo = createMemory<EventNo, EventRecord | null>(clock);
-  const modesByNo = createMemory<EventNo, PartitionMode[]>(clock);
+  const modesByNo = createMemory<EventNo, ModesReading>(clock);
   const houses = new Map<string, Promise<House>>();
 
   const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
     (await db.query<EventRow>(name, `SELECT ${columns} FROM events ${where}`, values)).map(recordOf);
+
+  const readModes = async (no: EventNo): Promise<ModesReading> => {
+    const at = clock.monotonic();
+    const modes = await db.query<PartitionMode>(
+      'event_modes',
+      `SELECT partition, mode, epoch, store, run_ids AS "runIds", grace_until AS "graceUntil"
+       FROM event_partitions WHERE event_no = $1 ORDER BY partition`,
+      [no],
+    );
+    return { at, modes };
+  };
+
+  async function modesRead(no: EventNo, notBefore?: number): Promise<ModesReading> {
+    const read = () => readModes(no);
+    const found = await modesByNo.get(no, read, notBefore);
+    if (!found.modes.some(({ mode }) => mode === 'moving')) return found;
+    return await modesByNo.get(no, read, Math.max(notBefore ?? 0, clock.monotonic() - movingFreshMs));
+  }
 
   function forget(event: EventRecord): void {
     byId.forget(event.event);
@@ -147,15 +178,8 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     findByNo: (no) =>
       byNo.get(no, async () => (await select('event_by_no', 'WHERE event_no = $1', [no]))[0] ?? null),
     list: () => select('event_list', 'ORDER BY event_no', []),
-    modes: (no) =>
-      modesByNo.get(no, () =>
-        db.query<PartitionMode>(
-          'event_modes',
-          `SELECT partition, mode, epoch, store, run_ids AS "runIds", grace_until AS "graceUntil"
-           FROM event_partitions WHERE event_no = $1 ORDER BY partition`,
-          [no],
-        ),
-      ),
+    modes: async (no) => (await modesRead(no)).modes,
+    modesRead,
     forgetModes: (no) => modesByNo.forget(no),
     house,
     layoutBytes: async (hash) => {
@@ -275,10 +299,10 @@ function createMemory<Key, Value>(clock: Clock) {
   const entries = new Map<Key, { since: number; value: Promise<Value> }>();
   const entriesMax = 1_000;
   return {
-    get(key: Key, read: () => Promise<Value>): Promise<Value> {
+    get(key: Key, read: () => Promise<Value>, notBefore = 0): Promise<Value> {
       const known = entries.get(key);
       const now = clock.monotonic();
-      if (known && now - known.since < freshMs) return known.value;
+      if (known && now - known.since < freshMs && known.since >= notBefore) return known.value;
       if (entries.size >= entriesMax) entries.clear();
       const value = read();
       const entry = { since: now, value };
