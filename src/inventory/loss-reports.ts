@@ -1,0 +1,94 @@
+import type { EventNo, PartitionNo } from '../core/hold.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { StoreFault } from '../runtime/store-fault.ts';
+import type { PartitionModes } from './modes.ts';
+import type { ModeReader, PartitionRow } from './routed.ts';
+
+/** What a process says about a Redis that it finds lost: one report a second and partition, never waited for. */
+export interface LossReports {
+  /** A call failed. One that only met keys on the move is no loss. */
+  fault(event: EventNo, row: PartitionRow, fault: StoreFault): void;
+  /** A call was answered. */
+  well(event: EventNo, row: PartitionRow): void;
+  /** It does not know the epoch that the row, read anew, names. */
+  forgot(event: EventNo, row: PartitionRow): void;
+  /** The row names a Redis that this process was not given: the operator's to mend. */
+  unconfigured(event: EventNo, row: PartitionRow): void;
+}
+
+/** Two processes' reports of one epoch degrade the partition: more often than this they say nothing new. */
+const reportEveryMs = 1_000;
+/** A connection that breaks and is made anew at once is no loss: only faults that go on for this long are. */
+const suspicionMs = 200;
+const complainEveryMs = 10_000;
+
+export function createLossReports(options: {
+  modes: ModeReader;
+  report: PartitionModes['report'];
+  reporter: string;
+  onLoss?: (event: EventNo, partition: PartitionNo) => void;
+  stalled?: () => boolean;
+  clock: Clock;
+  log: Logger;
+}): LossReports {
+  const { modes, report, reporter, onLoss = () => {}, stalled = () => false, clock, log } = options;
+  const saidAt = new Map<string, number>();
+  /** Partition → when the first of its calls failed since the last that was answered. */
+  const suspects = new Map<string, number>();
+
+  function isDue(what: string, everyMs: number): boolean {
+    const now = clock.monotonic();
+    const last = saidAt.get(what);
+    if (last !== undefined && now - last < everyMs) return false;
+    saidAt.set(what, now);
+    return true;
+  }
+
+  function lost(event: EventNo, row: PartitionRow, reason: string, err?: unknown): void {
+    const { partition, epoch } = row;
+    if (!isDue(keyOf(event, row), reportEveryMs)) return;
+    log.warn({ err, event, partition, epoch, reason }, 'Redis is lost for this process');
+    report({ event, partition, epoch, reporter, reason, term: null }).then(
+      async ({ kind }) => {
+        if (kind === 'degraded' || kind === 'changed')
+          await modes.read(event, clock.monotonic()).catch(() => {});
+      },
+      (fault: unknown) =>
+        log.warn({ err: fault, event, partition }, 'the loss of Redis could not be reported'),
+    );
+  }
+
+  return {
+    fault(event, row, fault) {
+      if (fault.code === 'store_busy') return;
+      // The answer may be waiting in our own socket.
+      if (fault.code === 'outcome_unknown' && stalled()) return;
+      onLoss(event, row.partition);
+      const now = clock.monotonic();
+      const since = suspects.get(keyOf(event, row)) ?? now;
+      suspects.set(keyOf(event, row), since);
+      if (now - since < suspicionMs) return;
+      lost(event, row, fault.code === 'outcome_unknown' ? 'timeout' : 'unreachable', fault);
+    },
+    well(event, row) {
+      if (suspects.size > 0) suspects.delete(keyOf(event, row));
+    },
+    forgot(event, row) {
+      onLoss(event, row.partition);
+      lost(event, row, 'forgot');
+    },
+    unconfigured(event, row) {
+      const { partition, store } = row;
+      if (!isDue(`unconfigured/${event}/${partition}`, complainEveryMs)) return;
+      log.error(
+        { event, partition, store: store ?? 'default' },
+        'the partition is arbitrated by a Redis that this process does not know: set REDIS_URL or ONSALE_REDIS_SERVERS as the other processes have it',
+      );
+    },
+  };
+}
+
+function keyOf(event: EventNo, { partition }: PartitionRow): string {
+  return `${event}/${partition}`;
+}

@@ -1,0 +1,272 @@
+import type { EventNo, PartitionNo } from '../core/hold.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { Arbiter, ProjectCommand, Retry, Snapshot, Stale } from './arbiter.ts';
+import { retryAfterMs } from './claims.ts';
+import { createLossReports, type LossReports } from './loss-reports.ts';
+import type { PartitionModes, RebuildableArbiter } from './modes.ts';
+
+/** A partition's row as it was read. */
+export interface PartitionRow {
+  partition: PartitionNo;
+  mode: 'postgres' | 'moving' | 'redis';
+  epoch: number;
+  /** The configured Redis that it is pinned to; null: the default one. */
+  store: string | null;
+  runIds: string[];
+  /** Epoch ms by Postgres's clock; until then only receipts are honoured. */
+  graceUntil: number | null;
+}
+
+/** What is known about the modes of an event's partitions. */
+export interface ModeReader {
+  /**
+   * A reading that began at `at` (monotonic ms), less than a second ago; at `notBefore` or later when that is given. Readers at
+   * the same time share one.
+   */
+  read(event: EventNo, notBefore?: number): Promise<{ at: number; modes: PartitionRow[] }>;
+}
+
+/** One configured Redis: its arbiter, and which of its servers are trusted with a partition. */
+export interface RedisArbiter {
+  arbiter: RebuildableArbiter;
+  /** Cheap when nothing changes. */
+  trust(event: EventNo, partition: PartitionNo, runIds: readonly string[]): void;
+}
+/** By its name in a partition's row; null when this process was not given one of that name. */
+export type RedisArbiters = (store: string | null) => RedisArbiter | null;
+
+export interface RoutedArbiterOptions {
+  postgres: Arbiter;
+  redis: RedisArbiters;
+  modes: ModeReader;
+  report: PartitionModes['report'];
+  /** This process's name in its reports. */
+  reporter: string;
+  /** Told of each sign of a lost Redis, before any report: the leader probes at once. Must not throw. */
+  onLoss?: (event: EventNo, partition: PartitionNo) => void;
+  /** Whether this process's own event loop stood still for a while just now: then a time-out says nothing about Redis. */
+  stalled?: () => boolean;
+  clock: Clock;
+  log: Logger;
+}
+
+/** "Granted" is answered only under a mode that was read less than this long ago. */
+const trustedForMs = 1_000;
+/** A Redis that does not answer is reported and given up within two seconds: how soon a buyer asks again. */
+const lostRetryMs = 500;
+/** Rows that change while a question is answered: how often it is asked again. */
+const readsMax = 4;
+
+interface Routed {
+  row: PartitionRow;
+  at: number;
+}
+interface At {
+  event: EventNo;
+  partition: PartitionNo;
+  epoch: number;
+}
+
+/**
+ * The arbiter that the rest of the program calls: of each partition's stores the one that its row in Postgres names
+ * (design §4.4). It decides nothing itself. What keeps it harmless when it is late or wrong: Postgres's own functions read the
+ * row behind the event's lock, Redis compares the epoch within the script, and no hold becomes an order but through Postgres,
+ * under the epoch of that instant.
+ */
+export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
+  const { postgres, redis, modes, clock, log } = options;
+  const losses: LossReports = createLossReports(options);
+
+  async function routeOf(event: EventNo, partition: PartitionNo, notBefore?: number): Promise<Routed | null> {
+    const { at, modes: rows } = await modes.read(event, notBefore);
+    const row = rows.find((each) => each.partition === partition);
+    return row ? { row, at } : null;
+  }
+
+  function redisOf(event: EventNo, row: PartitionRow): RebuildableArbiter | null {
+    const store = redis(row.store);
+    if (!store) {
+      losses.unconfigured(event, row);
+      return null;
+    }
+    store.trust(event, row.partition, row.runIds);
+    return store.arbiter;
+  }
+
+  /** hold, extend, release, recover: answered by the store of the partition's mode, or `stale`, or `retry`. */
+  async function claim<Outcome extends { kind: string }>(
+    command: At,
+    ask: (arbiter: Arbiter) => Promise<Outcome>,
+  ): Promise<Outcome | Stale | Retry> {
+    let route = await routeOf(command.event, command.partition);
+    // The caller knows of a later epoch than we do.
+    if (route && route.row.epoch < command.epoch) {
+      route = await routeOf(command.event, command.partition, clock.monotonic());
+    }
+    if (!route) return { kind: 'stale', epoch: 0 };
+    const { row } = route;
+    if (row.mode === 'moving') return { kind: 'retry', afterMs: retryAfterMs };
+    if (row.epoch !== command.epoch) return { kind: 'stale', epoch: row.epoch };
+    return row.mode === 'postgres' ? await ask(postgres) : await claimInRedis(command, route, ask);
+  }
+
+  async function claimInRedis<Outcome extends { kind: string }>(
+    command: At,
+    { row, at }: Routed,
+    ask: (arbiter: Arbiter) => Promise<Outcome>,
+  ): Promise<Outcome | Stale | Retry> {
+    const { event, partition } = command;
+    const arbiter = redisOf(event, row);
+    if (!arbiter) return { kind: 'retry', afterMs: lostRetryMs };
+    let outcome: Outcome;
+    try {
+      outcome = await ask(arbiter);
+      losses.well(event, row);
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      losses.fault(event, row, error);
+      // Also when the answer was lost: the repeat by the same id finds what became of the first.
+      return { kind: 'retry', afterMs: error.code === 'store_busy' ? retryAfterMs : lostRetryMs };
+    }
+    const isOld = clock.monotonic() - at >= trustedForMs;
+    if (outcome.kind !== 'stale' && !(isOld && isPromise(outcome))) return outcome;
+    const now = await routeOf(event, partition, outcome.kind === 'stale' ? clock.monotonic() : undefined);
+    if (!now || now.row.mode === 'moving') return { kind: 'retry', afterMs: retryAfterMs };
+    if (now.row.mode !== 'redis' || now.row.epoch !== row.epoch)
+      return { kind: 'stale', epoch: now.row.epoch };
+    if (outcome.kind !== 'stale') return outcome;
+    // The row still names the epoch that the store does not know: it lost its memory.
+    losses.forgot(event, row);
+    return { kind: 'retry', afterMs: lostRetryMs };
+  }
+
+  /**
+   * What one store says of the partition, together with the row that it was said under. `again`: an answer that another row may
+   * have turned meanwhile, so it counts only if the row, read afterwards, is the same.
+   */
+  async function ask<Value>(
+    event: EventNo,
+    partition: PartitionNo,
+    question: {
+      postgres: () => Promise<Value>;
+      redis: (arbiter: RebuildableArbiter, row: PartitionRow) => Promise<Value>;
+      again: (value: Value) => boolean;
+    },
+  ): Promise<{ value: Value; row: PartitionRow }> {
+    let route = await routeOf(event, partition);
+    for (let reads = 1; route; reads++) {
+      const { row, at } = route;
+      const inRedis = row.mode === 'redis';
+      const value = inRedis ? await askRedis(event, row, question.redis) : await question.postgres();
+      const isOld = inRedis && clock.monotonic() - at >= trustedForMs;
+      if (!isOld && !question.again(value)) return { value, row };
+      route = await routeOf(event, partition, clock.monotonic());
+      if (route?.row.epoch === row.epoch && (route.row.mode === 'redis') === inRedis)
+        return { value, row: route.row };
+      if (reads === readsMax)
+        throw new StoreFault('store_busy', `partition ${partition} of event ${event} is moving`);
+    }
+    throw new StoreFault('store_unavailable', `partition ${partition} of event ${event} is not known`);
+  }
+
+  async function askRedis<Value>(
+    event: EventNo,
+    row: PartitionRow,
+    question: (arbiter: RebuildableArbiter, row: PartitionRow) => Promise<Value>,
+  ): Promise<Value> {
+    const arbiter = redisOf(event, row);
+    if (!arbiter)
+      throw new StoreFault('store_unavailable', `Redis "${row.store ?? 'default'}" is not configured`);
+    try {
+      const value = await question(arbiter, row);
+      losses.well(event, row);
+      return value;
+    } catch (error) {
+      if (error instanceof StoreFault) losses.fault(event, row, error);
+      throw error;
+    }
+  }
+
+  async function project(command: ProjectCommand): Promise<void> {
+    const { event, partition } = command;
+    const route = await routeOf(event, partition);
+    if (!route) return;
+    const { row } = route;
+    if (row.mode !== 'redis') await postgres.project(command);
+    if (row.mode === 'postgres') return;
+    const arbiter = redisOf(event, row);
+    try {
+      await arbiter?.project(command);
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      // While moving it is not trusted by processes other than the leader's, nor has it to be.
+      if (row.mode === 'redis') losses.fault(event, row, error);
+      log.info(
+        { err: error, event, partition },
+        'Redis was not told of a decision; the leader tells it again',
+      );
+    }
+  }
+
+  return {
+    hold: (command) => claim(command, (arbiter) => arbiter.hold(command)),
+    recover: (command) => claim(command, (arbiter) => arbiter.recover(command)),
+    extend: (command) => claim(command, (arbiter) => arbiter.extend(command)),
+    release: (command) => claim(command, (arbiter) => arbiter.release(command)),
+
+    async find(event, partition, hold) {
+      const { value, row } = await ask(event, partition, {
+        postgres: () => postgres.find(event, partition, hold),
+        redis: (arbiter) => arbiter.find(event, partition, hold),
+        // A store that has just been left or lost says so too.
+        again: (found) => found === null,
+      });
+      if (value === null && isInGrace(row, clock)) {
+        throw new StoreFault('store_busy', 'holds are being collected from their receipts');
+      }
+      return value;
+    },
+
+    async load(command) {
+      const { event, partition } = command;
+      const route = await routeOf(event, partition);
+      if (route?.row.mode !== 'redis') return await postgres.load(command);
+      return await askRedis(event, route.row, (arbiter) => arbiter.load(command));
+    },
+
+    project,
+
+    async sweep(event, partition, limit) {
+      const route = await routeOf(event, partition);
+      if (!route) return 0;
+      if (route.row.mode !== 'redis') return await postgres.sweep(event, partition, limit);
+      return await askRedis(event, route.row, (arbiter) => arbiter.sweep(event, partition, limit));
+    },
+
+    async snapshot(event, partition) {
+      const { value } = await ask<Snapshot>(event, partition, {
+        postgres: () => postgres.snapshot(event, partition),
+        redis: async (arbiter, row) => {
+          const taken = await arbiter.snapshot(event, partition);
+          if (taken.epoch !== row.epoch)
+            throw new StoreFault('store_unavailable', `Redis is at epoch ${taken.epoch}`);
+          return taken;
+        },
+        again: () => false,
+      });
+      return value;
+    },
+  };
+}
+
+/** What a buyer builds on. A refusal by a store that is no longer the partition's costs him a try at most. */
+function isPromise({ kind }: { kind: string }): boolean {
+  return kind === 'granted' || kind === 'extended' || kind === 'recovered' || kind === 'released';
+}
+
+/** By this process's clock, for what a page is told meanwhile; who wins a seat is decided by Postgres's. */
+function isInGrace({ mode, graceUntil }: PartitionRow, clock: Clock): boolean {
+  return mode === 'postgres' && graceUntil !== null && clock.now() < graceUntil;
+}
