@@ -1,3 +1,6 @@
+export { createRedisStore } from './redis-client.ts';
+export { RedisFault, type RedisReason } from './redis-faults.ts';
+
 /**
  * One Redis (or Valkey): a single server, or a cluster reached through any of its nodes. Calls scripts by their SHA, on the
  * node that serves the keys' hash tag, and only on a node whose run id is trusted for that tag (design §4.4): one that was
@@ -7,11 +10,13 @@ export interface RedisStore {
   /** As configured: `default`, or a name of ONSALE_REDIS_SERVERS. */
   readonly name: string;
   /**
-   * Runs `script` on the node that serves `tag`. `keys` all carry `{tag}`. Faults are `StoreFault`s:
+   * Runs `script` on the node that serves `tag`. `keys` all carry `{tag}`. Faults are `RedisFault`s, which are `StoreFault`s
+   * with a `reason`:
    * - `store_unavailable`: not connected, not trusted, loading, out of memory, read-only: nothing was done;
    * - `store_busy`: keys are being moved between nodes: nothing was done, worth a retry;
    * - `outcome_unknown`: no answer in time, or the connection broke after sending.
-   * At most `callTimeoutMs` in all, redirections included. Nothing is queued while there is no connection.
+   * An error of the script itself is a bug and comes as it is. At most `callTimeoutMs` in all, redirections included. Nothing
+   * is queued while there is no connection, nor behind a question that timed out and is still unanswered.
    */
   call(tag: string, script: LuaScript, keys: readonly string[], args: readonly RedisArg[]): Promise<unknown>;
   /**
@@ -21,7 +26,7 @@ export interface RedisStore {
   trust(tag: string, runIds: readonly string[] | null): void;
   /**
    * Asks each primary (those of the cluster, or the one server) who it is, and how its clock stands to ours. Rejects when one
-   * of them cannot be asked. Does not depend on trust.
+   * of them cannot be asked, or when a slot of a cluster has none. Does not depend on trust.
    */
   primaries(): Promise<RedisPrimary[]>;
   /** Told of each new connection and each loss, for probing at once; the returned function ends that. */
@@ -37,6 +42,19 @@ export interface LuaScript {
   text: string;
   /** SHA-1 of the text, hexadecimal. */
   sha: string;
+  /** Bulk strings in its answer come as Buffers; otherwise as text (UTF-8). */
+  buffers?: true;
+}
+
+/** One server to connect to. */
+export interface RedisAddress {
+  host: string;
+  port: number;
+  tls: boolean;
+  username?: string;
+  password?: string;
+  /** 0 by default, and always in a cluster. */
+  db?: number;
 }
 
 export interface RedisPrimary {

@@ -1,0 +1,259 @@
+import { Command, Redis } from 'ioredis';
+import type { Clock } from './clock.ts';
+import { RedisFault } from './redis-faults.ts';
+import { infoFields } from './redis-launch.ts';
+import type { RedisAddress, RedisArg } from './redis-store.ts';
+
+/** Who answers at the other end, read when the connection was made and at each `identify`. */
+export interface RedisIdentity {
+  runId: string;
+  /** A replica refuses writes, and what it knows may lag. */
+  primary: boolean;
+  cluster: boolean;
+  /** `7.0.15`; Valkey gives the Redis version that it is compatible with. */
+  version: string;
+}
+
+/**
+ * One connection, from its making to its end: it never reconnects, so it always speaks to the same run of the same server, and
+ * what was sent on it is never sent again. Answers come in the order of the questions, those to questions that timed out too.
+ */
+export interface RedisLink {
+  /** Undefined until the other end has said who it is. */
+  readonly identity: RedisIdentity | undefined;
+  /** Why it ended; undefined while it lives. */
+  readonly ended: Error | undefined;
+  /** A question timed out and is still unanswered: asking more would only queue up behind it. */
+  readonly stuck: boolean;
+  /**
+   * Rejects with a RedisFault, or with Redis's own error reply. Sent at once or not at all; calls made one right after the
+   * other reach Redis next to each other.
+   */
+  send(name: string, args: readonly RedisArg[], options?: SendOptions): Promise<unknown>;
+  /** Asks again who is there. */
+  identify(): Promise<RedisIdentity>;
+  close(reason: Error): void;
+}
+
+export interface SendOptions {
+  timeoutMs?: number;
+  /** Texts in the answer come as Buffers. */
+  buffers?: boolean;
+}
+
+export interface LinkOptions {
+  address: RedisAddress;
+  clock: Clock;
+  /** Whenever `identity`, `ended` or `stuck` changed. */
+  onChange(): void;
+}
+
+const connectTimeoutMs = 1_000;
+const identifyTimeoutMs = 2_000;
+/** A question unanswered for that long: the way there may be dead although nobody said so. */
+const stuckMs = 5_000;
+const pendingMax = 20_000;
+/** How often deadlines are looked at, while something is pending. */
+const tickMs = 20;
+/** A tick that comes later than this found our own process busy, not Redis. */
+const lateMs = 10;
+
+interface Pending {
+  due: number;
+  timedOut: boolean;
+  reject(error: Error): void;
+}
+
+export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
+  const at = `${address.host}:${address.port}`;
+  const redis = new Redis({
+    ...connectionOptions(address),
+    connectTimeout: connectTimeoutMs,
+    lazyConnect: true,
+  });
+  let identity: RedisIdentity | undefined;
+  let ended: Error | undefined;
+  let lastError: Error | undefined;
+  const pending = new Set<Pending>();
+  let stuckSince: number | undefined;
+  let planned: number | undefined;
+
+  const close = (reason: Error): void => {
+    if (ended) return;
+    ended = reason;
+    redis.disconnect();
+    for (const one of pending) one.reject(outcomeUnknown(at, reason));
+    pending.clear();
+    onChange();
+  };
+
+  const tick = (): void => {
+    const lag = clock.monotonic() - (planned ?? 0);
+    planned = undefined;
+    // Time in which this process could neither send nor hear is not Redis's.
+    if (lag > lateMs) for (const one of pending) one.due += lag;
+    // Answers that have arrived are read between the timers and the immediates, so before this judgement.
+    setImmediate(judge);
+  };
+  const judge = (): void => {
+    if (ended) return;
+    const now = clock.monotonic();
+    for (const one of pending) {
+      if (one.timedOut || one.due > now) continue;
+      one.timedOut = true;
+      one.reject(new RedisFault('outcome_unknown', 'timeout', `${at} did not answer in time`));
+      if (stuckSince === undefined) {
+        stuckSince = now;
+        onChange();
+      }
+    }
+    if (stuckSince !== undefined && now - stuckSince > stuckMs)
+      close(new RedisFault('store_unavailable', 'timeout', `${at} has not answered for ${stuckMs} ms`));
+    arm();
+  };
+  const arm = (): void => {
+    if (planned !== undefined || pending.size === 0) return;
+    planned = clock.monotonic() + tickMs;
+    clock.after(tickMs, tick);
+  };
+
+  const answered = (one: Pending): void => {
+    pending.delete(one);
+    if (!one.timedOut || stuckSince === undefined) return;
+    // Answers keep their order: the oldest unanswered question tells whether any timed out before it.
+    const [oldest] = pending;
+    if (oldest?.timedOut) return;
+    stuckSince = undefined;
+    onChange();
+  };
+
+  const transmit = (name: string, args: readonly RedisArg[], options: SendOptions): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      if (redis.status !== 'ready' || !redis.stream?.writable)
+        return reject(new RedisFault('store_unavailable', 'unreachable', `${at} is not connected`));
+      if (pending.size >= pendingMax)
+        return reject(
+          new RedisFault('store_busy', 'busy', `${pendingMax} questions to ${at} are unanswered`),
+        );
+      const one: Pending = {
+        due: clock.monotonic() + (options.timeoutMs ?? identifyTimeoutMs),
+        timedOut: false,
+        reject,
+      };
+      pending.add(one);
+      const command = new Command(name, args as (string | number | Buffer)[], {
+        replyEncoding: options.buffers ? null : 'utf8',
+      });
+      redis.sendCommand(command);
+      command.promise.then(
+        (value) => {
+          answered(one);
+          resolve(value);
+        },
+        (error: Error) => {
+          // An error reply is an answer; everything else comes with the connection's end.
+          if (error.name === 'ReplyError') answered(one);
+          else pending.delete(one);
+          reject(error.name === 'ReplyError' ? error : outcomeUnknown(at, ended ?? lastError ?? error));
+        },
+      );
+      arm();
+    });
+
+  const identify = async (): Promise<RedisIdentity> => {
+    const [server, replication] = await Promise.all([
+      transmit('info', ['server'], {}),
+      transmit('info', ['replication'], {}),
+    ]);
+    identity = identityOf(String(server), String(replication), at);
+    return identity;
+  };
+
+  redis.on('error', (error: Error) => {
+    lastError = error;
+  });
+  redis.on('end', () => close(unreachable(at, lastError ?? new Error('the connection was closed'))));
+  redis
+    .connect()
+    .then(identify)
+    .then(onChange)
+    .catch((error: Error) => close(unreachable(at, lastError ?? error)));
+
+  return {
+    get identity() {
+      return identity;
+    },
+    get ended() {
+      return ended;
+    },
+    get stuck() {
+      return stuckSince !== undefined;
+    },
+    send: (name, args, options = {}) => {
+      if (ended) return Promise.reject(unreachable(at, ended));
+      if (stuckSince !== undefined) {
+        const fault = new RedisFault(
+          'store_unavailable',
+          'timeout',
+          `${at} has not answered an earlier question`,
+        );
+        return Promise.reject(fault);
+      }
+      return transmit(name, args, options);
+    },
+    identify: () => (ended ? Promise.reject(unreachable(at, ended)) : identify()),
+    close,
+  };
+}
+
+/** Plain connections: nothing is queued, sent again or retried behind our back. */
+export function connectionOptions(address: RedisAddress) {
+  return {
+    host: address.host,
+    port: address.port,
+    username: address.username,
+    password: address.password,
+    db: address.db,
+    ...(address.tls ? { tls: {} } : {}),
+    retryStrategy: () => null,
+    maxRetriesPerRequest: null,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    enableReadyCheck: false,
+    disableClientInfo: true,
+    noDelay: true,
+    keepAlive: 5_000,
+  };
+}
+
+function identityOf(server: string, replication: string, at: string): RedisIdentity {
+  const fields = { ...infoFields(server), ...infoFields(replication) };
+  if (!fields.run_id || !fields.role) throw new Error(`${at} does not say which run it is (INFO)`);
+  return {
+    runId: fields.run_id,
+    primary: fields.role === 'master',
+    cluster: fields.redis_mode === 'cluster',
+    version: fields.redis_version ?? '',
+  };
+}
+
+export function unreachable(at: string, cause: Error): RedisFault {
+  if (!(cause instanceof RedisFault))
+    return new RedisFault('store_unavailable', 'unreachable', `${at}: ${cause.message || cause.name}`, cause);
+  if (cause.code === 'store_unavailable') return cause;
+  return new RedisFault(
+    'store_unavailable',
+    cause.reason,
+    `${at} did not answer when it was connected`,
+    cause,
+  );
+}
+
+function outcomeUnknown(at: string, cause: Error): RedisFault {
+  return new RedisFault(
+    'outcome_unknown',
+    'unreachable',
+    `${at}: lost before it answered: ${cause.message}`,
+    cause,
+  );
+}

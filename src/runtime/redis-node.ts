@@ -1,0 +1,104 @@
+import type { Clock } from './clock.ts';
+import type { Random } from './random.ts';
+import { RedisFault } from './redis-faults.ts';
+import { openLink, type RedisLink, unreachable } from './redis-link.ts';
+import type { RedisAddress } from './redis-store.ts';
+
+/** One server's address, which is kept connected: after each loss a new link is opened, soon and then ever less often. */
+export interface RedisNode {
+  /** host:port */
+  readonly at: string;
+  /** The link, once the other end has said who it is. */
+  readonly link: RedisLink | undefined;
+  /** What to tell whoever wants the link while there is none. */
+  fault(): RedisFault;
+  /** Resolves with the link as soon as there is one, or rejects after `patienceMs`. */
+  ready(patienceMs: number): Promise<RedisLink>;
+  close(): void;
+}
+
+export interface NodeOptions {
+  address: RedisAddress;
+  clock: Clock;
+  random: Random;
+  /** A link is there, was lost, or got stuck or free again. */
+  onChange(node: RedisNode): void;
+}
+
+const delayMinMs = 20;
+const delayMaxMs = 500;
+/** A replica may have been promoted meanwhile, which only asking again shows. */
+const replicaAskMs = 500;
+
+export function createNode(options: NodeOptions): RedisNode {
+  const { address, clock, random } = options;
+  const at = `${address.host}:${address.port}`;
+  let closed = false;
+  let link: RedisLink;
+  let delayMs = delayMinMs;
+  let lastFault: Error = new RedisFault('store_unavailable', 'unreachable', `${at} is not connected yet`);
+  let cancel: () => void = () => {};
+  const waiting = new Set<(link: RedisLink) => void>();
+
+  const open = (): void => {
+    if (closed) return;
+    let greeted = false;
+    link = openLink({
+      address,
+      clock,
+      onChange: () => {
+        if (link.ended) {
+          lastFault = link.ended;
+          retry();
+        } else if (link.identity && !greeted) {
+          greeted = true;
+          delayMs = delayMinMs;
+          for (const tell of waiting) tell(link);
+          waiting.clear();
+          if (!link.identity.primary) askReplica(link);
+        }
+        options.onChange(node);
+      },
+    });
+  };
+  const retry = (): void => {
+    if (closed) return;
+    // Half of it by chance: processes that lost the same server do not come back at the same instant.
+    const wait = delayMs / 2 + random.int(delayMs / 2 + 1);
+    delayMs = Math.min(delayMs * 2, delayMaxMs);
+    cancel = clock.after(wait, open);
+  };
+  const askReplica = (asked: RedisLink): void => {
+    cancel = clock.after(replicaAskMs, () => {
+      if (!asked.ended) asked.close(new RedisFault('store_unavailable', 'read_only', `${at} was a replica`));
+    });
+  };
+
+  const node: RedisNode = {
+    at,
+    get link() {
+      return link?.identity && !link.ended ? link : undefined;
+    },
+    fault: () => unreachable(at, lastFault),
+    ready: (patienceMs) =>
+      new Promise((resolve, reject) => {
+        if (node.link) return resolve(node.link);
+        const give = (found: RedisLink): void => {
+          stop();
+          resolve(found);
+        };
+        const stop = clock.after(patienceMs, () => {
+          waiting.delete(give);
+          reject(node.fault());
+        });
+        waiting.add(give);
+      }),
+    close: () => {
+      closed = true;
+      cancel();
+      link.close(new RedisFault('store_unavailable', 'unreachable', `${at} is not used any more`));
+    },
+  };
+  open();
+  return node;
+}
