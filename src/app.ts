@@ -192,8 +192,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     account: organiser,
     https: url.startsWith('https://'),
     published: published.get,
-    // In Postgres mode the arbiter's rows are the decided rows: nothing is to be told.
-    project: async () => {},
+    arbiter,
   };
   const server = await buildServer({ ...deps, pathMeter }, [
     (scope) => registerOrganiser(scope, organiserDeps),
@@ -267,6 +266,11 @@ export async function openDatabase(
   shutdown.add('database', () => server.stop());
   await server.ensureDatabase('onsale');
   return server.url('onsale');
+}
+
+/** What the command line blocks seats through. */
+export async function openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }> {
+  return { arbiter: createPostgresArbiter({ db }), close: async () => {} };
 }
 
 export async function migrateTo(databaseUrl: string, onProgress: (line: string) => void): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
-import { type CliContext, cliActor, withEvent } from './organise.ts';
+import { type CliContext, cliActor, withArbiter } from './organise.ts';
 
 /** `event block` and `event unblock`: seats named by seat_guid. */
 export function registerBlockCommands(event: Command, context: CliContext): void {
@@ -12,10 +12,10 @@ export function registerBlockCommands(event: Command, context: CliContext): void
     .requiredOption('--reason <text>', 'why')
     .option('--json', 'print JSON')
     .action((id: string, guids: string[], flags: { reason: string; json?: boolean }) =>
-      withEvent(context, id, async (db, events, record) => {
+      withArbiter(context, id, async (deps, record, events) => {
         const { byGuid } = await events.house(record);
         const seats = guids.flatMap((guid) => byGuid.get(guid) ?? []);
-        const outcome = await blockSeats(db, {
+        const outcome = await blockSeats(deps, {
           event: record.eventNo,
           actor: cliActor,
           reason: flags.reason,
@@ -23,6 +23,10 @@ export function registerBlockCommands(event: Command, context: CliContext): void
         });
         if (flags.json) context.print(JSON.stringify(outcome));
         else context.print(`${outcome.blocked.length} blocked, ${outcome.refused.length} left as they are.`);
+        if (outcome.unanswered.length > 0) {
+          const count = outcome.unanswered.length;
+          context.fail(`${count} of these seats could not be asked for just now: try again in a moment.`);
+        }
         if (seats.length < guids.length)
           context.fail(`${guids.length - seats.length} of these seats are unknown.`);
       }),
@@ -34,10 +38,10 @@ export function registerBlockCommands(event: Command, context: CliContext): void
     .argument('<seats...>', 'seat_guids')
     .option('--json', 'print JSON')
     .action((id: string, guids: string[], flags: { json?: boolean }) =>
-      withEvent(context, id, async (db, events, record) => {
+      withArbiter(context, id, async (deps, record, events) => {
         const { byGuid } = await events.house(record);
         const seats = guids.flatMap((guid) => byGuid.get(guid) ?? []);
-        const freed = await unblockSeats(db, { event: record.eventNo, actor: cliActor, seats });
+        const freed = await unblockSeats(deps, { event: record.eventNo, actor: cliActor, seats });
         context.print(flags.json ? JSON.stringify(freed) : `${freed.length} unblocked.`);
       }),
     );

@@ -1,10 +1,13 @@
 import type { Command } from 'commander';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
 import { createEvents, type Events, freeCategories, isEventTime } from '../sales/events.ts';
-import { publishEvent, replanEvent, slugOf } from '../sales/plans.ts';
+import { type PartitionSetting, partitionsMax } from '../sales/partitions.ts';
+import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
@@ -13,7 +16,12 @@ import { registerPlanCommands, warningText } from './plans.ts';
 export interface CliContext {
   /** Opens the database of this installation (the embedded one is started when nothing runs); closed by the caller. */
   openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
+  /** Who holds what, of that database's events; closed by the caller. */
+  openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }>;
+  /** Names of the configured Redis servers; absent: any name is taken. */
+  redisServers?(): readonly string[];
   clock: Clock;
+  random: Random;
   print(text: string): void;
   /** A sentence on stderr, and exit code 1 in the end. */
   fail(sentence: string): void;
@@ -40,6 +48,7 @@ interface CreateFlags {
   performanceAt?: string;
   holdMinutes: string;
   holdSeatsMax: string;
+  partition?: string[];
   json?: boolean;
 }
 
@@ -71,6 +80,11 @@ function registerEventCommands(program: Command, context: CliContext): void {
     .option('--sale-ends-at <time>', 'ISO 8601')
     .option('--hold-minutes <minutes>', '1 to 15', '10')
     .option('--hold-seats-max <seats>', 'seats held at once by one buyer', '6')
+    .option(
+      '--partition <[server:]section,section,…>',
+      `sections that are sold apart, on a configured Redis server where one is named; repeat for each, up to ${partitionsMax}; all other sections are one more part`,
+      (text: string, before: string[] | undefined) => [...(before ?? []), text],
+    )
     .option('--json', 'print JSON')
     .action((flags: CreateFlags) => createCommand(context, flags));
 
@@ -183,14 +197,24 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           orderFee: whole[1],
           holdSeatsMax: whole[2],
           holdTtlMs: Math.round(minutes * 60_000),
+          ...(flags.partition ? { partitions: flags.partition.map(partitionOf) } : {}),
         },
+        redisServers: context.redisServers?.(),
       });
       if (outcome.kind === 'exists') context.fail('An event of that id exists; choose another with --id.');
       else if (outcome.kind === 'unknown_plan') context.fail(`There is no plan ${flags.plan}.`);
+      else if (outcome.kind === 'partitions_refused') context.fail(`--partition: ${outcome.sentence}`);
       else
         context.print(flags.json ? JSON.stringify(outcome.event) : `Created ${outcome.event.event} (draft).`);
     });
   }
+}
+
+/** `north:a,b,c` or `a,b,c`: ids of sections hold neither colons nor commas. */
+function partitionOf(text: string): PartitionSetting {
+  const [list = '', server] = text.split(':', 2).reverse();
+  const sections = list.split(',').flatMap((id) => (id.trim() === '' ? [] : [id.trim()]));
+  return server === undefined ? { sections } : { sections, redis: server.trim() };
 }
 
 async function phaseCommand(
@@ -233,8 +257,8 @@ async function replanCommand(
   plan: string,
   flags: { dryRun?: boolean; json?: boolean },
 ): Promise<void> {
-  await withEvent(context, id, async (db, _events, event) => {
-    const outcome = await replanEvent(db, { event, plan, actor: cliActor, dryRun: flags.dryRun ?? false });
+  await withArbiter(context, id, async (deps, event) => {
+    const outcome = await replanEvent(deps, { event, plan, actor: cliActor, dryRun: flags.dryRun ?? false });
     if (flags.json) context.print(JSON.stringify(outcome));
     if (outcome.kind === 'unknown') context.fail(`There is no plan ${plan}.`);
     else if (outcome.kind === 'not_published') context.fail('The event is not published yet.');
@@ -242,6 +266,14 @@ async function replanCommand(
       context.fail('Somebody changed the plan of the event in between. Nothing was changed.');
     } else if (outcome.kind === 'no_price') {
       context.fail(`These categories have no price: ${outcome.categories.join(', ')}. Nothing was changed.`);
+    } else if (outcome.kind === 'busy') {
+      context.fail(
+        'A part of the house is moving between stores. Nothing was changed; try again in a moment.',
+      );
+    } else if (outcome.kind === 'would_move') {
+      context.fail(
+        `The new plan puts ${outcome.seats.length} seats into sections that are sold in another part of the house. Nothing was changed.`,
+      );
     } else if (outcome.kind === 'would_lose') {
       const list = outcome.seats
         .slice(0, 50)
@@ -258,6 +290,9 @@ async function replanCommand(
       context.print(
         `${outcome.kept} seats kept; ${outcome.added} ${verb} added, ${removed} ${verb} blocked.`,
       );
+    }
+    if (outcome.kind === 'replanned' && outcome.untold.length > 0) {
+      context.fail('New seats are not known everywhere yet: give the same command once more.');
     }
   });
 }
@@ -281,5 +316,22 @@ export async function withEvent(
     const event = await events.find(id);
     if (event) await act(db, events, event);
     else context.fail(`There is no event ${id}; "onsale event list" shows all.`);
+  });
+}
+
+/** The event, and what its seats are blocked through. */
+export async function withArbiter(
+  context: CliContext,
+  id: string,
+  act: (deps: ReplanDeps, event: EventRecord, events: Events) => Promise<void>,
+): Promise<void> {
+  const { clock, random } = context;
+  await withEvent(context, id, async (db, events, event) => {
+    const { arbiter, close } = await context.openArbiter(db);
+    try {
+      await act({ db, arbiter, events, clock, random }, event, events);
+    } finally {
+      await close();
+    }
   });
 }

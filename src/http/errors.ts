@@ -136,6 +136,11 @@ export const problemCodes = {
     title: 'Hold is in an order',
     advice: 'Payment has started for these seats. Close the order instead.',
   },
+  across_partitions: {
+    status: 422,
+    title: 'Sold in separate parts',
+    advice: 'These seats are sold in separate parts of the house; choose within one. Nothing was held.',
+  },
   sold_as_unit: {
     status: 409,
     title: 'Sold whole',
@@ -216,6 +221,12 @@ export const problemCodes = {
     status: 409,
     title: 'Seats in use',
     advice: 'Seats that are held, reserved or sold were left as they are.',
+  },
+  seats_would_move: {
+    status: 409,
+    title: 'Seats would change their part',
+    advice:
+      'The new plan puts seats into sections that are sold in another part of the house (partition). Nothing was changed.',
   },
   // Ours.
   internal: {

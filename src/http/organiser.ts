@@ -1,10 +1,10 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { EventNo } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { phases } from '../core/phase.ts';
 import { planLimits, type SeatNo } from '../core/seat-map.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
 import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
@@ -13,10 +13,11 @@ import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import type { Db } from '../sales/db.ts';
-import { type Events, freeCategories, isEventTime, type OnSaleOutcome } from '../sales/events.ts';
+import type { Events, OnSaleOutcome } from '../sales/events.ts';
 import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
-import type { DecidedSeat, EventRecord } from '../sales/record.ts';
+import type { EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
+import { CreateEventBody, createEvent } from './organiser-events.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
 
 export interface OrganiserDeps {
@@ -30,8 +31,10 @@ export interface OrganiserDeps {
   https: boolean;
   /** The published object of that name, for the counts. */
   published: (event: string, name: string) => SharedBytes | null;
-  /** Tells the arbiter what was decided (a no-op where both are the same rows). */
-  project: (event: EventNo, changes: DecidedSeat[]) => Promise<void>;
+  /** Blocks are claims like any other, and the arbiter is told what was decided. */
+  arbiter: Arbiter;
+  /** Names of the configured Redis servers that an event's partitions may be pinned to; absent: any name is taken. */
+  redisServers?: readonly string[];
 }
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
@@ -39,28 +42,9 @@ const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type
 /** `?flag`, `?flag=true`: values of a query are text. */
 const QueryFlag = Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]));
 const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
-const Instant = Type.String({ format: 'date-time', maxLength: 40 });
-/** Minor units: one hundred million of a two-decimal currency's cents is a million. */
-const Price = Type.Integer({ minimum: 0, maximum: 100_000_000 });
 const security = [{ organiser: [] }];
 const tags = ['organiser'];
 const seatsMax = planLimits.seatsMax;
-
-const CreateEventBody = Type.Object({
-  id: Type.Optional(Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' })),
-  name: Type.String({ minLength: 1, maxLength: 200 }),
-  plan: Type.String({ maxLength: 60 }),
-  currency: Type.String({ pattern: '^[A-Z]{3}$' }),
-  prices: Type.Record(Type.String({ maxLength: planLimits.labelLengthMax }), Price),
-  seatFee: Type.Optional(Price),
-  orderFee: Type.Optional(Price),
-  performanceAt: Type.Optional(nullable(Instant)),
-  onSaleAt: Type.Optional(nullable(Instant)),
-  saleEndsAt: Type.Optional(nullable(Instant)),
-  holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
-  holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
-  accountSeatsMax: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000 }))),
-});
 
 const OnSaleBody = Type.Object({
   expectedVersion: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
@@ -131,7 +115,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
     '/api/organiser/events',
     {
       schema: { tags, security, summary: 'Create an event (a draft)', body: CreateEventBody },
-      bodyLimit: 64 * 1024,
+      bodyLimit: 512 * 1024,
     },
     async (request, reply) => {
       const actor = await sessions.require(request);
@@ -207,12 +191,21 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const actor = await sessions.require(request);
       const event = await eventOf(request);
       const { plan, dryRun = false } = request.body;
-      const outcome = await replanEvent(db, { event, plan, actor, dryRun });
+      const outcome = await replanEvent(deps, { event, plan, actor, dryRun });
       events.forget(event);
       if (outcome.kind === 'unknown') throw problem('unknown_plan');
       if (outcome.kind === 'not_published') throw unpublished();
       if (outcome.kind === 'conflict') throw problem('version_conflict');
       if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'busy') throw problem('busy', { retryAfterMs: 2_000 });
+      if (outcome.kind === 'would_move') {
+        throw problem('seats_would_move', {
+          extra: {
+            seats: outcome.seats.slice(0, planLimits.problemsListedMax),
+            seatCount: outcome.seats.length,
+          },
+        });
+      }
       if (outcome.kind === 'would_lose') {
         throw problem('seats_in_use', {
           detail: `The new plan would lose ${outcome.seats.length} seats that are held, reserved or sold. Nothing was changed.`,
@@ -255,9 +248,9 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       if (!reason)
         throw problem('invalid_field', { field: '/reason', detail: 'Say why the seats are blocked.' });
       const seats = await seatNosOf(event, request.body.seats);
-      const outcome = await blockSeats(db, { event: event.eventNo, actor, reason, seats });
-      await deps.project(event.eventNo, outcome.blocked);
-      return { blocked: outcome.blocked.map(({ seat }) => seat), refused: outcome.refused };
+      const outcome = await blockSeats(deps, { event: event.eventNo, actor, reason, seats });
+      const blocked = outcome.blocked.map(({ seat }) => seat);
+      return { blocked, refused: outcome.refused, unanswered: outcome.unanswered };
     },
   );
 
@@ -277,8 +270,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const actor = await sessions.require(request);
       const event = await eventOf(request);
       const seats = await seatNosOf(event, request.body.seats);
-      const freed = await unblockSeats(db, { event: event.eventNo, actor, seats });
-      await deps.project(event.eventNo, freed);
+      const freed = await unblockSeats(deps, { event: event.eventNo, actor, seats });
       return { unblocked: freed.map(({ seat }) => seat) };
     },
   );
@@ -343,56 +335,6 @@ function registerPlanImport(
   );
 }
 
-async function createEvent(
-  deps: OrganiserDeps,
-  body: Type.Static<typeof CreateEventBody>,
-): Promise<EventRecord> {
-  if (!Intl.supportedValuesOf('currency').includes(body.currency)) {
-    throw problem('invalid_field', {
-      field: '/currency',
-      detail: `${body.currency} is not a currency of ISO 4217.`,
-    });
-  }
-  const performanceAt = instantOf('/performanceAt', body.performanceAt);
-  const onSaleAt = instantOf('/onSaleAt', body.onSaleAt);
-  const saleEndsAt = instantOf('/saleEndsAt', body.saleEndsAt);
-  if (onSaleAt !== null && saleEndsAt !== null && saleEndsAt <= onSaleAt) {
-    throw problem('invalid_field', { field: '/saleEndsAt', detail: 'The sale must end after it starts.' });
-  }
-  const name = body.name.normalize('NFC').trim();
-  if (name === '') throw problem('invalid_field', { field: '/name', detail: 'Enter a name.' });
-  const { seatFee = 0, orderFee = 0 } = body;
-  const free = freeCategories(body.prices, { seatFee, orderFee });
-  if (free.length > 0) {
-    throw problem('invalid_field', {
-      field: '/prices',
-      detail: `Tickets that cost nothing cannot be sold: ${free.slice(0, 20).join(', ')}.`,
-      extra: { categories: free },
-    });
-  }
-  const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
-  const outcome = await deps.events.create({
-    event,
-    name,
-    planId: body.plan,
-    currency: body.currency,
-    performanceAt,
-    onSaleAt,
-    saleEndsAt,
-    prices: body.prices,
-    settings: {
-      seatFee,
-      orderFee,
-      holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
-      ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
-      ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
-    },
-  });
-  if (outcome.kind === 'exists') throw problem('event_exists', { field: '/id' });
-  if (outcome.kind === 'unknown_plan') throw problem('unknown_plan', { field: '/plan' });
-  return outcome.event;
-}
-
 function controlsOf(event: EventRecord, outcome: OnSaleOutcome) {
   switch (outcome.kind) {
     case 'changed':
@@ -437,14 +379,6 @@ function organiserView(event: EventRecord) {
 
 function jsonOf(shared: SharedBytes | null): unknown {
   return shared ? JSON.parse(Buffer.from(shared.bytes).toString('utf8')) : null;
-}
-
-/** Leap seconds, for one, have a well-formed text and are no instant. */
-function instantOf(field: string, text: string | null | undefined): number | null {
-  if (!text) return null;
-  const at = Date.parse(text);
-  if (isEventTime(at)) return at;
-  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
 }
 
 function iso(at: number | null): string | null {

@@ -1,9 +1,10 @@
-import type { EventId, EventNo } from '../core/hold.ts';
+import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
 import { type Phase, phases, phaseTransitions } from '../core/phase.ts';
 import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
-import { seatFacts } from './plans.ts';
+import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
+import { loadPlan, seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
 
 /** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
@@ -13,6 +14,9 @@ export interface House {
   /** By seat_no. */
   seats: SeatFacts[];
   byGuid: Map<string, SeatNo>;
+  /** Ascending, from 0; one unless the event asks for more. */
+  partitions: EventPartition[];
+  partitionOf(seat: SeatNo): PartitionNo;
 }
 
 export interface Events {
@@ -33,9 +37,7 @@ export interface Events {
   forget(event: EventRecord): void;
   house(event: EventRecord): Promise<House>;
   layoutBytes(hash: string): Promise<Uint8Array | null>;
-  create(
-    command: CreateEventCommand,
-  ): Promise<{ kind: 'created'; event: EventRecord } | { kind: 'exists' } | { kind: 'unknown_plan' }>;
+  create(command: CreateEventCommand): Promise<CreateEventOutcome>;
   /** Operator's controls, guarded by the version that he looked at. */
   changeOnSale(command: OnSaleCommand): Promise<OnSaleOutcome>;
 }
@@ -56,7 +58,15 @@ export interface CreateEventCommand {
   saleEndsAt: number | null;
   prices: Record<string, number>;
   settings: Partial<EventSettings>;
+  /** Names of the configured Redis servers; absent or null: not known here, so any name is taken. */
+  redisServers?: readonly string[] | null;
 }
+export type CreateEventOutcome =
+  | { kind: 'created'; event: EventRecord }
+  | { kind: 'exists' }
+  | { kind: 'unknown_plan' }
+  /** `place`: a path below the list of partitions; empty: the list itself. */
+  | { kind: 'partitions_refused'; place: string; sentence: string };
 
 export interface OnSaleCommand {
   event: EventRecord;
@@ -204,7 +214,9 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   };
 }
 
-async function createEvent(db: Db, command: CreateEventCommand): ReturnType<Events['create']> {
+async function createEvent(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome> {
+  const refused = await refusedPartitions(db, command);
+  if (refused) return refused;
   const settings: EventSettings = { ...eventSettingsDefault, ...command.settings };
   const rows = await db.query<EventRow>(
     'event_create',
@@ -229,6 +241,15 @@ async function createEvent(db: Db, command: CreateEventCommand): ReturnType<Even
   if (row) return { kind: 'created', event: recordOf(row) };
   const plan = await db.query('plan_exists', 'SELECT 1 FROM plans WHERE plan_id = $1', [command.planId]);
   return plan.length === 0 ? { kind: 'unknown_plan' } : { kind: 'exists' };
+}
+
+async function refusedPartitions(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome | null> {
+  const { partitions = [] } = command.settings;
+  if (partitions.length === 0) return null;
+  const plan = await loadPlan(db, command.planId);
+  if (!plan) return { kind: 'unknown_plan' };
+  const read = readPartitions(partitions, plan, command.redisServers ?? null);
+  return read.kind === 'refused' ? { ...read, kind: 'partitions_refused' } : null;
 }
 
 async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutcome> {
@@ -258,17 +279,22 @@ async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutco
 }
 
 async function loadHouse(db: Db, event: EventNo, layoutHash: string): Promise<House> {
-  const [bytes, seats] = await Promise.all([
+  const [bytes, seats, partitions] = await Promise.all([
     db.query<{ bytes: Buffer }>('layout_bytes', 'SELECT bytes FROM layouts WHERE hash = $1', [layoutHash]),
     seatFacts(db, event),
+    eventPartitions(db, event),
   ]);
   const first = bytes[0];
   if (!first) throw new Error(`layout ${layoutHash} is missing`);
+  const ofSection = partitionOfSection(partitions);
+  const bySeat = Uint8Array.from(seats, ({ sectionId }) => ofSection(sectionId));
   return {
     layoutHash,
     layout: JSON.parse(first.bytes.toString('utf8')) as Layout,
     seats,
     byGuid: new Map(seats.map((seat) => [seat.seatGuid, seat.seatNo])),
+    partitions,
+    partitionOf: (seat) => bySeat[seat] ?? 0,
   };
 }
 

@@ -1,11 +1,20 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import type { EventNo, SeatState } from '../core/hold.ts';
+import type { DecidedState, EventNo, PartitionNo, SeatState } from '../core/hold.ts';
 import { assignSeatNos, planDiff, planLayout, planSeats } from '../core/plan-layout.ts';
 import type { PlanReport, PlanWarning } from '../core/plan-report.ts';
 import type { SeatFacts, SeatingPlan, SeatNo } from '../core/seat-map.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import { type BlockDeps, blockSeats, unblockSeats } from './blocks.ts';
 import type { Db } from './db.ts';
+import {
+  type EventPartition,
+  eventPartitions,
+  partitionOfSection,
+  readPartitions,
+  regroup,
+} from './partitions.ts';
 import type { EventRecord } from './record.ts';
 
 export interface PlanSummary {
@@ -107,31 +116,57 @@ export async function publishEvent(
   const unpriced = categoriesWithoutPrice(plan, event);
   if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
   const numbered = numberSeats(plan, null);
+  const read = readPartitions(event.settings.partitions ?? [], plan, null);
+  if (read.kind === 'refused') throw new Error(`event ${event.event}: ${read.sentence}`);
   const [row] = await db.query<{ outcome: 'published' | 'not_draft' | 'unknown' }>(
     'event_publish',
-    'SELECT event_publish($1, $2, $3, $4, $5, $6, $7, $8, $9) AS outcome',
-    [event.eventNo, actor, numbered.hash, numbered.bytes, ...numbered.columns],
+    'SELECT event_publish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS outcome',
+    [
+      event.eventNo,
+      actor,
+      numbered.hash,
+      numbered.bytes,
+      ...numbered.columns,
+      ...partitionColumns(numbered.seats, read.partitions),
+    ],
   );
   const kind = row?.outcome ?? 'unknown';
   return kind === 'published' ? { kind, seats: numbered.seats.length } : { kind };
 }
 
 export type ReplanOutcome =
-  | { kind: 'replanned'; added: number; removed: number; kept: number }
+  | {
+      kind: 'replanned';
+      added: number;
+      removed: number;
+      kept: number;
+      /** Partitions whose store was not told of new seats: it refuses them until the same plan is given once more. */
+      untold: PartitionNo[];
+    }
   | { kind: 'dry_run'; added: number; removed: SeatFacts[]; kept: number }
   /** Seats that the new version would lose although somebody has them: nothing was changed. */
   | { kind: 'would_lose'; seats: (SeatFacts & { state: SeatState })[] }
+  /** Seats whose new section is sold in another partition: nothing was changed. */
+  | { kind: 'would_move'; seats: SeatFacts[] }
   | { kind: 'no_price'; categories: string[] }
   /** The event's plan was changed in between: nothing was done. */
   | { kind: 'conflict' }
+  /** A partition is moving between stores, or its store does not answer: nothing was changed. */
+  | { kind: 'busy' }
   | { kind: 'not_published' }
   | { kind: 'unknown' };
 
+export interface ReplanCommand {
+  event: EventRecord;
+  plan: string;
+  actor: string;
+  dryRun: boolean;
+}
+export type ReplanDeps = BlockDeps & { arbiter: Pick<Arbiter, 'load'> };
+
 /** Another version of the plan for a published event. Seats keep their numbers; removed ones stay as blocked. */
-export async function replanEvent(
-  db: Db,
-  command: { event: EventRecord; plan: string; actor: string; dryRun: boolean },
-): Promise<ReplanOutcome> {
+export async function replanEvent(deps: ReplanDeps, command: ReplanCommand): Promise<ReplanOutcome> {
+  const { db } = deps;
   const { event } = command;
   if (!event.layoutHash) return { kind: 'not_published' };
   const [oldPlan, newPlan] = await Promise.all([loadPlan(db, event.planId), loadPlan(db, command.plan)]);
@@ -140,35 +175,120 @@ export async function replanEvent(
   if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
   const before = await seatFacts(db, event.eventNo);
   const numbered = numberSeats(newPlan, before);
+  const regrouped = regroup(await eventPartitions(db, event.eventNo), before, numbered.planned);
+  if (regrouped.kind === 'would_move') return regrouped;
   const kept = new Set(numbered.planned.map((seat) => seat.seatNo));
   const removed = before.filter((seat) => !kept.has(seat.seatNo));
   const diff = planDiff(oldPlan, newPlan);
   const counts = { added: numbered.seats.length - before.length, kept: diff.kept.length };
   if (command.dryRun) return { kind: 'dry_run', ...counts, removed };
-  const lost = await db.query<{ seat_no: number | null; state: SeatState | 'conflict' }>(
+  const outcome = await withRemovedBlocked(deps, command, removed, () =>
+    writePlan(db, command, numbered, regrouped.partitions, removed),
+  );
+  if (outcome.kind !== 'written') return outcome;
+  const untold = await loadNewSeats(deps, event.eventNo);
+  return { kind: 'replanned', ...counts, removed: removed.length, untold };
+}
+
+type Written = { kind: 'written' } | Extract<ReplanOutcome, { kind: 'would_lose' | 'conflict' | 'busy' }>;
+
+async function writePlan(
+  db: Db,
+  { event, actor, plan }: ReplanCommand,
+  numbered: NumberedPlan,
+  partitions: EventPartition[],
+  removed: SeatFacts[],
+): Promise<Written> {
+  const lost = await db.query<{ seat_no: number | null; state: SeatState | 'conflict' | 'busy' }>(
     'event_replan',
-    'SELECT * FROM event_replan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
+    'SELECT * FROM event_replan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
     [
       event.eventNo,
-      command.actor,
+      actor,
       event.layoutHash,
-      command.plan,
+      plan,
       numbered.hash,
       numbered.bytes,
       ...numbered.columns,
+      ...partitionColumns(numbered.seats, partitions),
       removed.map((seat) => seat.seatNo),
     ],
   );
-  if (lost.length === 0) return { kind: 'replanned', ...counts, removed: removed.length };
-  if (lost[0]?.state === 'conflict') return { kind: 'conflict' };
-  const byNo = new Map(before.map((seat) => [seat.seatNo, seat]));
+  const [first] = lost;
+  if (!first) return { kind: 'written' };
+  if (first.state === 'conflict' || first.state === 'busy') return { kind: first.state };
   return {
     kind: 'would_lose',
-    seats: lost.flatMap(({ seat_no, state }) => {
-      const facts = seat_no === null ? undefined : byNo.get(seat_no);
-      return facts && state !== 'conflict' ? [{ ...facts, state }] : [];
-    }),
+    seats: withState(
+      removed,
+      lost.map(({ seat_no, state }) => ({ seat: seat_no!, state: state as SeatState })),
+    ),
   };
+}
+
+/**
+ * Where Redis arbitrates, a seat that nobody holds is known by holding it: so the removed seats are blocked before the plan is
+ * written, and given back when it is not.
+ */
+async function withRemovedBlocked(
+  deps: ReplanDeps,
+  { event, actor }: ReplanCommand,
+  removed: SeatFacts[],
+  write: () => Promise<Written>,
+): Promise<Written> {
+  const modes = await deps.events.modes(event.eventNo);
+  if (removed.length === 0 || modes.every(({ mode }) => mode === 'postgres')) return write();
+  const seats = removed.map(({ seatNo }) => seatNo);
+  const blocking = { event: event.eventNo, actor, reason: 'removed from the plan', seats };
+  const { blocked, refused, unanswered } = await blockSeats(deps, blocking);
+  const giveBack = async (answer: Written): Promise<Written> => {
+    const ours = blocked.map(({ seat }) => seat);
+    if (ours.length > 0) await unblockSeats(deps, { event: event.eventNo, actor, seats: ours });
+    return answer;
+  };
+  const lost = refused.filter(({ state }) => state !== 'blocked');
+  if (lost.length > 0) return giveBack({ kind: 'would_lose', seats: withState(removed, lost) });
+  if (unanswered.length > 0) return giveBack({ kind: 'busy' });
+  try {
+    const written = await write();
+    return written.kind === 'written' ? written : await giveBack(written);
+  } catch (error) {
+    await giveBack({ kind: 'busy' });
+    throw error;
+  }
+}
+
+function withState(facts: readonly SeatFacts[], seats: { seat: SeatNo; state: SeatState }[]) {
+  const byNo = new Map(facts.map((seat) => [seat.seatNo, seat]));
+  return seats.flatMap(({ seat, state }) => {
+    const found = byNo.get(seat);
+    return found ? [{ ...found, state }] : [];
+  });
+}
+
+/** Seats in one call to a store. */
+const loadedMax = 5_000;
+
+/** Tells each Redis of all its seats as they are: those that it knows stay as they are there. Answers who was not reached. */
+async function loadNewSeats({ db, arbiter, events }: ReplanDeps, event: EventNo): Promise<PartitionNo[]> {
+  events.forgetModes(event);
+  const untold: PartitionNo[] = [];
+  for (const { partition, epoch, mode } of await events.modes(event)) {
+    if (mode === 'postgres') continue;
+    const seats = await db.query<{ seat: SeatNo; version: number; state: DecidedState }>(
+      'partition_seats',
+      `SELECT seat_no AS seat, version, state FROM seats WHERE event_no = $1 AND partition = $2 ORDER BY seat_no`,
+      [event, partition],
+    );
+    for (let at = 0; at < seats.length; at += loadedMax) {
+      const part = seats.slice(at, at + loadedMax);
+      const outcome = await arbiter.load({ event, partition, epoch, seats: part }).catch(() => null);
+      if (outcome?.kind === 'loaded') continue;
+      untold.push(partition);
+      break;
+    }
+  }
+  return untold;
 }
 
 /** Everything about an event's seats that does not change during a sale, by seat_no. */
@@ -228,6 +348,12 @@ function numberSeats(plan: SeatingPlan, before: SeatFacts[] | null): NumberedPla
       seats.map((seat) => seat.category),
     ],
   };
+}
+
+/** The partition of each seat, by seat_no, and the partitions as JSON. */
+function partitionColumns(seats: readonly SeatFacts[], partitions: readonly EventPartition[]) {
+  const partitionOf = partitionOfSection(partitions);
+  return [seats.map(({ sectionId }) => partitionOf(sectionId)), JSON.stringify(partitions)];
 }
 
 function categoriesWithoutPrice(plan: SeatingPlan, event: EventRecord): string[] {

@@ -3,6 +3,7 @@ import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { PaymentView } from '../payments/provider.ts';
+import type { PartitionSetting } from './partitions.ts';
 
 /** An event as the record knows it. Times are epoch ms, money is minor units of `currency`. */
 export interface EventRecord {
@@ -34,9 +35,16 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
+  /**
+   * Counters that number the line, 1 to 16; absent: 1, strict order of arrival. More only where one counter cannot serve
+   * the arrivals: order across them is kept to within about a second.
+   */
+  queueShards?: number;
   /** Minor units, added to each seat's price and once to an order. */
   seatFee: number;
   orderFee: number;
+  /** Fixed at publishing; absent: one partition. */
+  partitions?: PartitionSetting[];
 }
 
 export const eventSettingsDefault: EventSettings = {

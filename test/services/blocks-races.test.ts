@@ -4,9 +4,10 @@ import test from 'node:test';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { seededRandom } from '../../src/runtime/random.ts';
+import { seededRandom, systemRandom } from '../../src/runtime/random.ts';
 import { blockSeats, unblockSeats } from '../../src/sales/blocks.ts';
 import { createDb } from '../../src/sales/db.ts';
+import { createEvents } from '../../src/sales/events.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
 
@@ -19,6 +20,8 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
   t.after(() => db.close());
   const { event, epoch } = await stageEvent(database, { seats: seatCount, mode: 'postgres' });
   const arbiter = createPostgresArbiter({ db });
+  const events = createEvents({ db, clock: systemClock });
+  const deps = { db, arbiter, events, clock: systemClock, random: systemRandom };
   const all = Array.from({ length: seatCount }, (_, seat) => seat);
   const answers = new Map<string, number>();
   let overlaps = 0;
@@ -61,13 +64,13 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
   let buying = true;
   async function organise(): Promise<void> {
     while (buying) {
-      const { blocked, refused } = await blockSeats(db, { event, actor: 'o', reason: 'works', seats: all });
+      const { blocked, refused } = await blockSeats(deps, { event, actor: 'o', reason: 'works', seats: all });
       assert.equal(blocked.length + refused.length, seatCount, 'each seat is blocked or listed');
       const stolen = blocked.filter(({ seat }) => granted.has(seat));
       answers.set('blocked', (answers.get('blocked') ?? 0) + blocked.length);
       answers.set('refused', (answers.get('refused') ?? 0) + refused.length);
       assert.deepEqual(stolen, [], 'no seat that somebody holds');
-      await unblockSeats(db, { event, actor: 'o', seats: all });
+      await unblockSeats(deps, { event, actor: 'o', seats: all });
       await systemClock.sleep(10);
     }
   }

@@ -7,6 +7,7 @@ import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 import type { House } from '../../src/sales/events.ts';
+import { wholeHouse } from '../../src/sales/partitions.ts';
 import { type EventRecord, eventSettingsDefault } from '../../src/sales/record.ts';
 
 const imported = importPlan(Buffer.from(JSON.stringify(generateStadium({ seats: 400 }))));
@@ -14,7 +15,14 @@ assert.ok(imported.kind !== 'refused');
 const { plan } = imported;
 const layout = planLayout(plan, assignSeatNos(null, plan));
 const seats = planSeats(plan);
-const house: House = { layoutHash: 'x', layout, seats, byGuid: new Map() };
+const house: House = {
+  layoutHash: 'x',
+  layout,
+  seats,
+  byGuid: new Map(),
+  partitions: wholeHouse,
+  partitionOf: () => 0,
+};
 const event = {
   eventNo: 1,
   event: 'show',
