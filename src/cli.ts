@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander';
-import { StartProblem } from './app.ts';
+import { openArbiter, StartProblem } from './app.ts';
 import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
@@ -73,8 +73,10 @@ export async function main(argv: readonly string[]): Promise<number> {
     });
   registerOrganiseCommands(program, {
     clock: systemClock,
+    random: systemRandom,
     print,
     fail,
+    openArbiter,
     openDatabase: async () => {
       const reached = await reachMigratedDatabase(config(), runtime());
       const { clock, log } = runtime();
