@@ -1,6 +1,7 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { RedisFault } from '../runtime/redis-faults.ts';
 import type { StoreFault } from '../runtime/store-fault.ts';
 import type { PartitionModes } from './modes.ts';
 import type { ModeReader, PartitionRow } from './routed.ts';
@@ -28,11 +29,10 @@ export function createLossReports(options: {
   report: PartitionModes['report'];
   reporter: string;
   onLoss?: (event: EventNo, partition: PartitionNo) => void;
-  stalled?: () => boolean;
   clock: Clock;
   log: Logger;
 }): LossReports {
-  const { modes, report, reporter, onLoss = () => {}, stalled = () => false, clock, log } = options;
+  const { modes, report, reporter, onLoss = () => {}, clock, log } = options;
   const saidAt = new Map<string, number>();
   /** Partition → when the first of its calls failed since the last that was answered. */
   const suspects = new Map<string, number>();
@@ -62,14 +62,12 @@ export function createLossReports(options: {
   return {
     fault(event, row, fault) {
       if (fault.code === 'store_busy') return;
-      // The answer may be waiting in our own socket.
-      if (fault.code === 'outcome_unknown' && stalled()) return;
       onLoss(event, row.partition);
       const now = clock.monotonic();
       const since = suspects.get(keyOf(event, row)) ?? now;
       suspects.set(keyOf(event, row), since);
       if (now - since < suspicionMs) return;
-      lost(event, row, fault.code === 'outcome_unknown' ? 'timeout' : 'unreachable', fault);
+      lost(event, row, fault instanceof RedisFault ? fault.reason : 'unreachable', fault);
     },
     well(event, row) {
       if (suspects.size > 0) suspects.delete(keyOf(event, row));

@@ -46,8 +46,6 @@ export interface RoutedArbiterOptions {
   reporter: string;
   /** Told of each sign of a lost Redis, before any report: the leader probes at once. Must not throw. */
   onLoss?: (event: EventNo, partition: PartitionNo) => void;
-  /** Whether this process's own event loop stood still for a while just now: then a time-out says nothing about Redis. */
-  stalled?: () => boolean;
   clock: Clock;
   log: Logger;
 }
@@ -196,12 +194,12 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     const { row } = route;
     if (row.mode !== 'redis') await postgres.project(command);
     if (row.mode === 'postgres') return;
-    const arbiter = redisOf(event, row);
+    // While it moves, whom to trust is for the leader that fills it, and not yet in the row.
+    const arbiter = row.mode === 'redis' ? redisOf(event, row) : redis(row.store)?.arbiter;
     try {
       await arbiter?.project(command);
     } catch (error) {
       if (!(error instanceof StoreFault)) throw error;
-      // While moving it is not trusted by processes other than the leader's, nor has it to be.
       if (row.mode === 'redis') losses.fault(event, row, error);
       log.info(
         { err: error, event, partition },

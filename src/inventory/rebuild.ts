@@ -1,0 +1,140 @@
+import type { EventNo } from '../core/hold.ts';
+import { type DecidedState, seatStates } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { DecidedPhase, SeatChange } from './arbiter.ts';
+import type { PartitionModes, PartitionTerm, RebuildableArbiter, Refused, StoredSeats } from './modes.ts';
+
+export interface RebuildParts {
+  modes: PartitionModes;
+  /** The event's phase and the version of its controls, read now. */
+  phaseOf(event: EventNo): Promise<DecidedPhase>;
+  clock: Clock;
+}
+
+/** The store to fill, which already trusts these run ids for the partition. */
+export interface RebuildTarget {
+  at: PartitionTerm;
+  arbiter: RebuildableArbiter;
+  runIds: string[];
+}
+
+export type RebuildStep = 'begin' | 'load' | 'move' | 'load again' | 'remember' | 'open' | 'flip';
+export type RebuildOutcome =
+  | {
+      kind: 'rebuilt';
+      epoch: number;
+      seats: number;
+      holds: number /** From `moving` to `redis`. */;
+      pauseMs: number;
+    }
+  /** Another leader or rebuild was there first; what we moved is moved back, unless it is theirs. */
+  | { kind: 'refused'; step: RebuildStep; reason: string }
+  | { kind: 'failed'; step: RebuildStep; fault: unknown };
+
+const loadedAtOnce = 5_000;
+const rememberedAtOnce = 500;
+/** Nobody can hold while a partition moves: a move that takes longer than this is given up. */
+const pauseMaxMs = 2_000;
+
+/** Ends a rebuild: not a fault of a store. */
+class Given {
+  readonly reason: string;
+  constructor(reason: string) {
+    this.reason = reason;
+  }
+}
+
+/**
+ * Fills a Redis with what Postgres knows of a partition and hands the partition over (design §4.4):
+ * begin → load → move → load what changed → remember the holds → open → flip. Everything that takes long is done before the
+ * move. Each step is conditional: in Postgres on the leader's term and on this rebuild being the last begun, in Redis on its
+ * epoch; so one that was paused and wakes changes nothing.
+ */
+export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promise<RebuildOutcome> {
+  const { modes, clock } = parts;
+  const { at, arbiter, runIds } = target;
+  const { event, partition } = at;
+  let step: RebuildStep = 'begin';
+  let movedAt: number | null = null;
+  const inTime = (): void => {
+    if (movedAt !== null && clock.monotonic() - movedAt > pauseMaxMs) throw new Given('it takes too long');
+  };
+
+  async function load(seats: SeatChange[], epoch: number): Promise<void> {
+    for (const some of chunks(seats, loadedAtOnce)) {
+      inTime();
+      expect(await arbiter.load({ event, partition, epoch, seats: some }), 'loaded');
+    }
+  }
+
+  try {
+    const { epoch } = expect(await modes.begin(at), 'begun');
+    const here = { event, partition, epoch };
+    expect(await arbiter.begin(here), 'begun');
+    step = 'load';
+    const before = await modes.seats(event, partition);
+    await load(changesOf(before), epoch);
+    step = 'move';
+    // From before the call: its answer may be lost.
+    movedAt = clock.monotonic();
+    expect(await modes.move({ ...at, rebuild: epoch }), 'moving');
+    step = 'load again';
+    const [now, holds, phase] = await Promise.all([
+      modes.seats(event, partition),
+      modes.holds(event, partition),
+      parts.phaseOf(event),
+    ]);
+    await load(changedSince(before, now), epoch);
+    step = 'remember';
+    for (const some of chunks(holds, rememberedAtOnce)) {
+      inTime();
+      expect(await arbiter.remember({ ...here, holds: some }), 'remembered');
+    }
+    step = 'open';
+    const lastGrant = holds.reduce((last, { grant }) => Math.max(last, grant), 0);
+    expect(await arbiter.open({ ...here, phase, lastGrant }), 'opened');
+    inTime();
+    step = 'flip';
+    expect(await modes.flip({ ...at, rebuild: epoch, runIds }), 'flipped');
+    const pauseMs = clock.monotonic() - movedAt;
+    return { kind: 'rebuilt', epoch, seats: now.seats.length, holds: holds.length, pauseMs };
+  } catch (fault) {
+    // Refused when nothing was moved, when another leader did it, or when the flip took effect and only its answer was lost.
+    if (movedAt !== null) await modes.abort(at).catch(() => {});
+    return fault instanceof Given
+      ? { kind: 'refused', step, reason: fault.reason }
+      : { kind: 'failed', step, fault };
+  }
+}
+
+/** The answer of that kind; any other (refused, stale) ends the rebuild. */
+function expect<Answer extends { kind: string }, Kind extends Answer['kind']>(
+  answer: Answer,
+  kind: Kind,
+): Extract<Answer, { kind: Kind }> {
+  if (answer.kind === kind) return answer as Extract<Answer, { kind: Kind }>;
+  throw new Given((answer as Partial<Refused>).reason ?? answer.kind);
+}
+
+function changesOf({ seats, versions, states }: StoredSeats): SeatChange[] {
+  assert(seats.length === versions.length && seats.length === states.length, 'seats side by side');
+  return seats.map((seat, i) => ({ seat, version: versions[i]!, state: decidedOf(states[i]!) }));
+}
+
+function changedSince(before: StoredSeats, now: StoredSeats): SeatChange[] {
+  const known = new Map(before.seats.map((seat, i) => [seat, before.versions[i]!]));
+  return changesOf(now).filter(({ seat, version }) => known.get(seat) !== version);
+}
+
+function decidedOf(code: number): DecidedState {
+  const state = seatStates[code];
+  assert(state !== undefined && state !== 'held', `a decided state, not ${state ?? code}`);
+  return state;
+}
+
+function chunks<Item>(all: Item[], size: number): Item[][] {
+  const parts: Item[][] = [];
+  for (let i = 0; i < all.length; i += size) parts.push(all.slice(i, i + size));
+  return parts;
+}
