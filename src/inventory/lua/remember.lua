@@ -1,0 +1,49 @@
+-- remember: holds and memories of the former store, while loading.
+-- KEYS    those of partition.lua
+-- ARGV    1 epoch; then for each: hold, visitor, holder, request, state (index of heldStates), granted at, deadline, grant,
+--         order or '', seats
+-- RETURNS {stale, epoch} or {done}
+-- RULES   Once open, nothing is remembered any more. Repeatable. A live hold's seats are taken by it, an order's for the rest
+--         of its lease, unless they are decided. A hold that `project` said has ended, while it was not here yet, has ended.
+local FIELDS = 10
+if ready or epoch == 0 or epoch ~= tonumber(ARGV[1]) then return { CODE.stale, answering } end
+local records = {}
+for at = 2, #ARGV, FIELDS do
+  local seats, r = numbers(ARGV[at + 9] or '-'), { tonumber(ARGV[at + 4]) }
+  for i = 1, 3 do r[i + 1] = ARGV[at + i] end
+  for i = 5, 7 do r[i] = tonumber(ARGV[at + i]) end
+  r[ORDER], r[SEATS] = ARGV[at + 8], seats
+  if not seats or #r ~= SEATS then return redis.error_reply('ERR remember: malformed hold') end
+  records[at] = r
+end
+
+local function cover(hold, r)
+  for _, seat in ipairs(r[SEATS]) do
+    local mine = seat <= last_seat and call('GETRANGE', CODES, seat, seat) == '0'
+    if mine and call('HSETNX', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold) == 1 then
+      call('SETBIT', BITS, seat, 1)
+    end
+  end
+end
+
+for at = 2, #ARGV, FIELDS do
+  local hold, r = ARGV[at], records[at]
+  local known = read(hold)
+  if known and known[VISITOR] == '' and counts(r) then
+    r[KIND] = HELD.ended
+    known = false
+  end
+  if not known then
+    last_grant = math.max(last_grant, r[GRANT])
+    local leased = r[KIND] == HELD.live or r[KIND] == HELD.ordered
+    write(hold, r, leased and r[DEADLINE] or r[DEADLINE] + LIFE_MAX_MS)
+    if leased then
+      if r[DEADLINE] > now then cover(hold, r) elseif r[KIND] == HELD.ordered then call('ZREM', DUE, hold) end
+      local ids = call('HGET', STATE, 'q' .. r[HOLDER]) or ''
+      call('HSET', STATE, 'q' .. r[HOLDER], ids .. hold .. ',')
+      if is_live(r) then call('HSET', STATE, 'v' .. r[VISITOR], hold) end
+    end
+  end
+end
+call('HSET', META, 'grant', last_grant)
+return { CODE.done }

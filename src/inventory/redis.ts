@@ -1,0 +1,315 @@
+import type { EventNo, PartitionNo } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { RedisArg, RedisStore } from '../runtime/redis-store.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type {
+  Arbiter,
+  DecidedPhase,
+  ExtendCommand,
+  HoldCommand,
+  LoadCommand,
+  ProjectCommand,
+  ReleaseCommand,
+  SeatChange,
+  Snapshot,
+  Stale,
+} from './arbiter.ts';
+import { ascending, type CheckedClaim, checkedClaim } from './claims.ts';
+import type { PartitionEpoch, RebuildableArbiter, StoredHold } from './modes.ts';
+import {
+  batchOf,
+  countAnswerOf,
+  doneOf,
+  extendOutcomeOf,
+  foundOf,
+  holdOutcomeOf,
+  probeOf,
+  recoverOutcomeOf,
+  releaseOutcomeOf,
+  snapshotOf,
+} from './redis-answers.ts';
+import { type Batcher, createBatcher } from './redis-batcher.ts';
+import { claimKinds, heldStates, phaseNo, stateNo } from './redis-codes.ts';
+import { partitionKeys, partitionTag, probeKey, readScripts, type ScriptName } from './redis-scripts.ts';
+
+export interface RedisArbiterOptions {
+  store: RedisStore;
+  /** Of all keys: several engines may share a Redis. */
+  prefix: string;
+  clock: Pick<Clock, 'after'>;
+  /** Claims in one call at most; 1 sends each alone. */
+  claimsPerCall?: number;
+}
+
+/** So that a call of each kind is over within a few milliseconds: Redis does nothing else meanwhile. */
+const seatsPerLoad = 2_000;
+const changesPerProject = 1_000;
+const holdsPerProject = 200;
+const holdsPerRemember = 100;
+const sweptPerCall = 200;
+const lapsedPerSnapshot = 10_000;
+const snapshotTries = 20;
+/** Seat numbers of a partition; each takes a byte and a bit, whether it is the partition's or not. */
+const seatNoMax = 1_000_000;
+/** Where a claim may look: what no text of digits could carry never gets into a call. */
+const claimedNoMax = 2 ** 31;
+
+/**
+ * The arbiter in Redis: one script of lua/ an operation, each one atomic step on the node that serves the partition's hash
+ * tag. Claims, extends and releases that are asked together share calls. Not an outcome but a StoreFault where an operation
+ * without an epoch finds a partition that does not answer.
+ */
+export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArbiter {
+  const { store, prefix, clock, claimsPerCall } = options;
+  const scripts = readScripts();
+
+  const run = (name: ScriptName, at: Place, args: readonly RedisArg[]): Promise<unknown> => {
+    const tag = partitionTag(prefix, at.event, at.partition);
+    const keys = partitionKeys(tag);
+    if (name === 'probe') keys.push(probeKey(tag));
+    return store.call(tag, scripts[name], keys, args);
+  };
+
+  /** Requests to one partition under one epoch go together. */
+  function batched<Command extends PartitionEpoch>(
+    name: ScriptName,
+    fieldsOf: (command: Command) => RedisArg[],
+    weightOf: (command: Command) => number,
+  ): (command: Command) => Promise<unknown> {
+    const batcher: Batcher<Command, unknown> = createBatcher({
+      clock,
+      weightOf,
+      requestsMax: claimsPerCall,
+      send: async (commands) => {
+        const { event, partition, epoch } = commands[0]!;
+        const reply = await run(name, { event, partition }, [epoch, ...commands.flatMap(fieldsOf)]);
+        const answers = batchOf(reply, commands.length);
+        return Array.isArray(answers) ? answers : commands.map(() => answers);
+      },
+    });
+    return (command) => batcher.ask(`${command.event}:${command.partition}:${command.epoch}`, command);
+  }
+
+  const askHold = batched<ClaimCommand>('hold', claimFields, weightOfClaim);
+  const askExtend = batched<ExtendCommand>(
+    'extend',
+    ({ hold, visitor, order }) => [hold, visitor, order],
+    () => 8,
+  );
+  const askRelease = batched<ReleaseCommand>(
+    'release',
+    ({ hold, visitor, force }) => [hold, visitor, force ?? ''],
+    () => 8,
+  );
+
+  async function snapshot(event: EventNo, partition: PartitionNo): Promise<Snapshot> {
+    for (let i = 0; i < snapshotTries; i++) {
+      const taken = snapshotOf(await run('snapshot', { event, partition }, [lapsedPerSnapshot]));
+      if (!taken) throw notAnswering(event, partition);
+      if (!taken.unswept) return taken.snapshot;
+      await sweep(event, partition, lapsedPerSnapshot);
+    }
+    throw new StoreFault('store_busy', `partition ${partition} of event ${event} waits for its sweep`);
+  }
+
+  async function sweep(event: EventNo, partition: PartitionNo, limit: number): Promise<number> {
+    let swept = 0;
+    while (swept < limit) {
+      const most = Math.min(sweptPerCall, limit - swept);
+      const count = countAnswerOf(await run('sweep', { event, partition }, [most]));
+      assert(count <= most, `at most ${most} swept`);
+      swept += count;
+      if (count < most) break;
+    }
+    return swept;
+  }
+
+  return {
+    hold: async (command) => {
+      const claim = checkedClaim(checkedIds(command, [command.hold, command.replaces]));
+      checkedFields(command, claim);
+      const answer = await askHold({ ...command, checked: claim });
+      return isStale(answer) ? answer : holdOutcomeOf(answer, command, claim.quantity);
+    },
+    extend: async (command) => {
+      const answer = await askExtend(checkedIds(command, [command.hold, command.order]));
+      return isStale(answer) ? answer : extendOutcomeOf(answer, command);
+    },
+    release: async (command) => {
+      const answer = await askRelease(checkedIds(command, [command.hold, command.force ?? null]));
+      return isStale(answer) ? answer : releaseOutcomeOf(answer);
+    },
+    recover: async ({ receipt, ...at }) => {
+      checkedIds(at, [receipt.hold]);
+      const answer = await run('recover', at, [at.epoch, receipt.hold, receipt.visitor]);
+      return recoverOutcomeOf(answer, { ...at, visitor: receipt.visitor });
+    },
+    find: async (event, partition, hold) => {
+      const at = { event, partition };
+      const found = foundOf(await run('find', at, [hold]), at);
+      if (found.epoch === 0) throw notAnswering(event, partition);
+      return found.hold;
+    },
+    load: (command) => load(run, command),
+    project: (command) => project(run, command),
+    sweep,
+    snapshot,
+    begin: async (at) => doneOf(await run('begin', at, [checkedEpoch(at)])) ?? { kind: 'begun' },
+    remember: (command) => remember(run, command),
+    open: async ({ phase, lastGrant, ...at }) => {
+      const args = [checkedEpoch(at), ...phaseFields(phase), lastGrant];
+      return doneOf(await run('open', at, args)) ?? { kind: 'opened' };
+    },
+    probe: async (event, partition) => probeOf(await run('probe', { event, partition }, [])),
+  };
+}
+
+type Place = { event: EventNo; partition: PartitionNo };
+type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
+type ClaimCommand = HoldCommand & { checked: CheckedClaim };
+
+const load = async (run: Run, command: LoadCommand): ReturnType<Arbiter['load']> => {
+  checkedEpoch(command);
+  const { seats, phase } = command;
+  const lists = chunksOf(changeFields(seats), seatsPerLoad * 3);
+  for (const list of lists.length > 0 ? lists : [[]]) {
+    const stale = doneOf(await run('load', command, [command.epoch, ...phaseFields(phase), list.join(' ')]));
+    if (stale) return stale;
+  }
+  return { kind: 'loaded', seats: seats.length };
+};
+
+/** In one step unless it is very large: then the holds' part goes first. */
+const project = async (run: Run, command: ProjectCommand): Promise<void> => {
+  const { changes, ordered, ended, phase } = command;
+  const fields = changeFields(changes);
+  const holds = [
+    ...ordered.map((hold) => ({ hold, ordered: true })),
+    ...ended.map((hold) => ({ hold, ordered: false })),
+  ];
+  const holdLists = chunksOf(holds, holdsPerProject);
+  const changeLists = chunksOf(fields, changesPerProject * 3);
+  const calls = Math.max(holdLists.length, changeLists.length, 1);
+  for (let i = 0; i < calls; i++) {
+    const list = holdLists[i] ?? [];
+    const args = [
+      ...phaseFields(phase),
+      (changeLists[i] ?? []).join(' '),
+      list.filter((one) => one.ordered).length,
+    ];
+    doneOf(await run('project', command, [...args, ...list.map((one) => one.hold)]));
+  }
+};
+
+const remember = async (
+  run: Run,
+  command: PartitionEpoch & { holds: StoredHold[] },
+): ReturnType<RebuildableArbiter['remember']> => {
+  checkedEpoch(command);
+  const lists = chunksOf(command.holds, holdsPerRemember);
+  for (const list of lists.length > 0 ? lists : [[]]) {
+    const args = [command.epoch, ...list.flatMap(storedFields)];
+    const stale = doneOf(await run('remember', command, args));
+    if (stale) return stale;
+  }
+  return { kind: 'remembered' };
+};
+
+/** See lua/hold.lua. */
+function claimFields(command: ClaimCommand): RedisArg[] {
+  const { kind, groups, units, quantity } = command.checked;
+  const seats = units ? [units.first, units.count, units.start] : groups.flat();
+  return [
+    command.hold,
+    command.visitor,
+    command.holder,
+    command.request,
+    claimKinds.indexOf(kind) + 1,
+    quantity,
+    seats.join(' '),
+    command.ttlMs,
+    command.seatsMax,
+    command.replaces ?? '',
+    command.notAfter ?? '',
+  ];
+}
+
+/** Seats that have to be looked at when the claim is refused; of units bytes of the bitmap. */
+function weightOfClaim({ checked: { groups, units, quantity } }: ClaimCommand): number {
+  return units ? quantity + Math.ceil(units.count / 64) : groups.length * quantity;
+}
+
+/** See lua/remember.lua. */
+function storedFields(stored: StoredHold): RedisArg[] {
+  const { hold, visitor, holder, request, state, grantedAt, deadline, grant, order } = stored;
+  const no = heldStates.indexOf(state) + 1;
+  assert(no > 0 && idForm.test(hold) && visitor !== '', `hold ${hold} in a known state, not ${state}`);
+  assert(
+    [grantedAt, deadline, grant].every((value) => Number.isSafeInteger(value) && value >= 0),
+    `hold ${hold} with whole times`,
+  );
+  const seats = seatNos(ascending(stored.seats)).join(' ');
+  return [hold, visitor, holder, request, no, grantedAt, deadline, grant, order ?? '', seats];
+}
+
+/** Seat, version, code; seat, version, code … No seat twice. */
+function changeFields(changes: readonly SeatChange[]): number[] {
+  seatNos(ascending(changes.map((change) => change.seat)));
+  return changes.flatMap(({ seat, version, state }) => {
+    assert(Number.isSafeInteger(version) && version >= 0 && stateNo(state) >= 0, `a decision about ${seat}`);
+    return [seat, version, stateNo(state)];
+  });
+}
+
+function phaseFields(phase: DecidedPhase | undefined): RedisArg[] {
+  if (!phase) return ['', ''];
+  assert(
+    phaseNo(phase.phase) >= 0 && Number.isSafeInteger(phase.version),
+    'a known phase and a version of it',
+  );
+  return [phaseNo(phase.phase), phase.version];
+}
+
+function seatNos(seats: readonly number[]): readonly number[] {
+  assert((seats.at(-1) ?? 0) <= seatNoMax, `seat ${seats.at(-1)} within ${seatNoMax}`);
+  return seats;
+}
+
+function checkedEpoch(at: { epoch: number }): number {
+  assert(Number.isSafeInteger(at.epoch) && at.epoch > 0, `epoch ${at.epoch}`);
+  return at.epoch;
+}
+
+const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Before anything is gathered: a request that cannot be sent must not fail those beside it. */
+function checkedIds<Command extends { epoch: number }>(
+  command: Command,
+  ids: readonly (string | null)[],
+): Command {
+  assert(Number.isSafeInteger(command.epoch), `epoch ${command.epoch}`);
+  for (const id of ids) assert(id === null || idForm.test(id), `id ${id} in its form`);
+  return command;
+}
+
+function checkedFields({ visitor, holder, notAfter }: HoldCommand, { groups, units }: CheckedClaim): void {
+  assert(visitor !== '' && holder !== '', 'a claim of somebody');
+  assert(notAfter === null || Number.isFinite(notAfter), `not after ${notAfter}`);
+  const last = units ? units.first + units.count : Math.max(...groups.map((group) => group.at(-1)!));
+  assert(last <= claimedNoMax, `seats within ${claimedNoMax}`);
+}
+
+function isStale(answer: unknown): answer is Stale {
+  return typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'stale';
+}
+
+function chunksOf<Item>(items: readonly Item[], size: number): Item[][] {
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, i) =>
+    items.slice(i * size, (i + 1) * size),
+  );
+}
+
+function notAnswering(event: EventNo, partition: PartitionNo): StoreFault {
+  return new StoreFault('store_unavailable', `partition ${partition} of event ${event} is not open in Redis`);
+}
