@@ -15,15 +15,19 @@ import {
 /** Forgotten in one sweep at most, so that no sweep is long; the next comes a second later. */
 const sweepMax = 20_000;
 
+/** As long as a process may take to read where a shard's numbers come from. */
+const movedAfterMs = 500;
+
 interface JoinRow {
-  phase: Phase;
+  /** `moved`: the numbers come from another store. */
+  phase: Phase | 'moved';
   opens_at: number | null;
   number: number | null;
   issued_at: number | null;
   repeated: boolean;
 }
 
-/** The waiting room in Postgres; each operation is one function of `migrations/0003_waiting_room.sql`. */
+/** The waiting room in Postgres; each operation is one function of migrations 0003 and 0010. */
 export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & AdmissionControl {
   const { db } = options;
   return {
@@ -85,11 +89,10 @@ function joinOutcomes(rows: JoinRow[], shard: number, asked: number): JoinOutcom
   const [first] = rows;
   assert(first, 'queue_join answers');
   if (first.number === null) {
-    return Array.from({ length: asked }, () => ({
-      kind: 'not_open',
-      phase: first.phase,
-      opensAt: first.opens_at,
-    }));
+    const { phase, opens_at: opensAt } = first;
+    const answer: JoinOutcome =
+      phase === 'moved' ? { kind: 'retry', afterMs: movedAfterMs } : { kind: 'not_open', phase, opensAt };
+    return Array.from({ length: asked }, () => answer);
   }
   assert(rows.length === asked, 'every visitor of a batch gets an answer');
   return rows.map((row) => ({

@@ -2,8 +2,8 @@ import type { EventNo, Visitor } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
 
 /**
- * The waiting room's store: numbers and passes. One contract, several stores (in-process, Postgres; Redis in part 2, where
- * `join` moves there and `redeem` stays in Postgres); one contract suite.
+ * The waiting room's store: numbers and passes. One contract, several stores: in-process, Postgres, and Postgres with numbers
+ * from Redis (routed.ts), where `redeem` stays in Postgres; one contract suite.
  *
  * Nothing is kept per waiting visitor beyond 60 s: the place is the signed number that the browser carries.
  */
@@ -18,9 +18,9 @@ export interface WaitingRoom {
    * a repeat by the same visitor answers the same pass and debits nothing. The caller has checked ticket and secret.
    */
   redeem(command: RedeemCommand): Promise<RedeemOutcome>;
-  /** The last number issued, per shard. */
+  /** The last number issued, per shard; of a shard on Redis as its leader read it last. */
   lastNumbers(event: EventNo): Promise<number[]>;
-  /** Forgets visitor → number pairs older than 60 s; answers how many. */
+  /** Forgets visitor → number pairs older than 60 s; answers how many. A store that forgets by itself has none. */
   sweep(event: EventNo): Promise<number>;
 }
 
@@ -32,7 +32,9 @@ export type JoinOutcome =
       issuedAt: number;
       repeated: boolean;
     }
-  | { kind: 'not_open'; phase: Phase /** Epoch ms; null when unknown. */; opensAt: number | null };
+  | { kind: 'not_open'; phase: Phase /** Epoch ms; null when unknown. */; opensAt: number | null }
+  /** The numbering is moving between stores, or its store did not answer: try again after that many ms. */
+  | { kind: 'retry'; afterMs: number };
 
 export interface RedeemCommand {
   event: EventNo;
@@ -69,9 +71,18 @@ export interface AdmissionControl {
 
 /** Milliseconds that the store remembers visitor → number. */
 export const joinMemoryMs = 60_000;
-/** How far ahead of use the ceiling of numbers is raised. */
+/** How far ahead of use the ceiling of numbers is raised, at least. */
 export const ceilingStep = 10_000;
 /** Length of a buying session, ms. */
 export const sessionMs = 15 * 60_000;
 /** Joins in one batch at most; the rest go in the next. */
 export const joinBatchMax = 500;
+/** Counters of one event's queue at most. */
+export const queueShardsMax = 16;
+
+/** The shard that a visitor draws from, always the same: his name is a hash, so that all shards fill alike. */
+export function shardOf(visitor: Visitor, shards: number): number {
+  return shards <= 1
+    ? 0
+    : Buffer.from(visitor, 'base64url').readUInt32BE(0) % Math.min(shards, queueShardsMax);
+}

@@ -19,6 +19,10 @@ export interface RoomUnderTest {
   /** As if that long had passed for everything the store remembers. */
   elapse(ms: number): Promise<void>;
   ceiling(): Promise<number>;
+  /** How far above the last number the ceiling may be; `ceilingStep` unless told: where the line is quick it is further. */
+  aheadMax?: number;
+  /** The store forgets visitors by itself: a sweep finds none. */
+  forgetsAlone?: boolean;
 }
 
 export const visitorNamed = (name: string): string =>
@@ -43,9 +47,10 @@ export const redeemAs = (under: RoomUnderTest, visitor: string, number: number, 
 export function waitingRoomContract(
   store: string,
   create: (t: TestContext, phase: Phase) => Promise<RoomUnderTest>,
+  options: { skip?: string | false } = {},
 ): void {
   const on = (title: string, run: (under: RoomUnderTest) => Promise<void>, phase: Phase = 'open'): void => {
-    test(`${title} (${store})`, async (t) => run(await create(t, phase)));
+    test(`${title} (${store})`, options, async (t) => run(await create(t, phase)));
   };
   joinCases(on);
   redeemCases(on);
@@ -94,7 +99,7 @@ function joinCases(on: On): void {
     await under.elapse(2_000);
     const [later] = await room.join(event, 0, [a]);
     assert.deepEqual([joined(later).number, joined(later).repeated], [3, false]);
-    assert.equal(await room.sweep(event), 1, 'only b is left to forget');
+    assert.equal(await room.sweep(event), under.forgetsAlone ? 0 : 1, 'only b is left to forget');
     assert.equal(joined((await room.join(event, 0, [a]))[0]).number, 3);
   });
 
@@ -104,7 +109,7 @@ function joinCases(on: On): void {
       assert.ok(joined(outcomes.at(-1)).number < (await under.ceiling()));
     }
     assert.deepEqual(await under.room.lastNumbers(under.event), [21_000]);
-    assert.ok((await under.ceiling()) <= 21_000 + ceilingStep + 1);
+    assert.ok((await under.ceiling()) <= 21_000 + (under.aheadMax ?? ceilingStep) + 1);
   });
 
   on('W5: who may join depends on the phase; all answers of a batch are of one', async (under) => {

@@ -3,18 +3,24 @@ import type { TestDatabase } from '../support/postgres.ts';
 /** A published event with its tables and no seats; answers its number. */
 export async function insertTestEvent(
   database: TestDatabase,
-  options: { phase?: string; seats?: number; onSaleAt?: string | null; saleEndsAt?: string | null } = {},
+  options: {
+    phase?: string;
+    seats?: number;
+    onSaleAt?: string | null;
+    saleEndsAt?: string | null;
+    queueShards?: number;
+  } = {},
 ): Promise<number> {
-  const { phase = 'open', seats = 0, onSaleAt = null, saleEndsAt = null } = options;
+  const { phase = 'open', seats = 0, onSaleAt = null, saleEndsAt = null, queueShards = 1 } = options;
   await database.query(
     `INSERT INTO plans (plan_id, name, version, hash, plan, report) VALUES ('p', 'p', 1, 'h', '', '{}') ON CONFLICT DO NOTHING`,
   );
   const [row] = await database.query<{ event_no: number }>(
     `INSERT INTO events (event_id, name, plan_id, currency, prices, settings, phase, seat_count, on_sale_at, sale_ends_at,
        published_at)
-     VALUES ('e' || (SELECT count(*) FROM events), 'Event', 'p', 'EUR', '{}', '{}', $1, $2, $3, $4, now())
+     VALUES ('e' || (SELECT count(*) FROM events), 'Event', 'p', 'EUR', '{}', $5, $1, $2, $3, $4, now())
      RETURNING event_no`,
-    [phase, seats, onSaleAt, saleEndsAt],
+    [phase, seats, onSaleAt, saleEndsAt, JSON.stringify({ queueShards })],
   );
   const event = row!.event_no;
   await database.query('SELECT create_event_tables($1)', [event]);

@@ -9,6 +9,7 @@ import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { testDatabase } from '../support/postgres.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';
 import { insertTestEvent } from './waiting-room-event.ts';
+import { elapseInPostgres } from './waiting-room-redis.ts';
 
 /** The stores that the contract is run on, each with one event in the given phase. */
 
@@ -53,18 +54,7 @@ export async function postgresRoom(t: TestContext, phase: Phase): Promise<RoomUn
         [event, term],
       );
     },
-    elapse: async (ms) => {
-      await database.query(
-        `WITH recent AS (
-           UPDATE queue_recent SET issued_at = issued_at - $2 * interval '1 ms' WHERE event_no = $1
-         ), sessions AS (
-           UPDATE passes SET issued_at = issued_at - $2 * interval '1 ms',
-             expires_at = expires_at - $2 * interval '1 ms' WHERE event_no = $1
-         )
-         UPDATE admissions SET refilled_at = refilled_at - $2 * interval '1 ms' WHERE event_no = $1`,
-        [event, ms],
-      );
-    },
+    elapse: (ms) => elapseInPostgres(database, event, ms),
     ceiling: async () =>
       Number(
         (await database.query('SELECT ceiling FROM queue_counters WHERE event_no = $1', [event]))[0].ceiling,
