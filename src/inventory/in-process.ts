@@ -1,5 +1,5 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
-import { extendedDeadline, seatStates } from '../core/hold.ts';
+import { extendedDeadline, type Hold, seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import { allows, type Phase } from '../core/phase.ts';
 import type { SeatNo } from '../core/seat-map.ts';
@@ -28,7 +28,14 @@ export interface InProcessArbiterOptions {
   /** The store's own clock (S3): one for all callers. */
   clock: Pick<Clock, 'now'>;
   phaseOf?: (event: EventNo) => Phase;
-  modeOf?: (event: EventNo, partition: PartitionNo) => { mode: 'postgres' | 'moving'; epoch: number };
+  modeOf?: (event: EventNo, partition: PartitionNo) => InProcessMode;
+}
+
+export interface InProcessMode {
+  mode: 'postgres' | 'moving';
+  epoch: number;
+  /** Epoch ms of `clock`: the store before this epoch was lost, and only receipts are honoured until then. Absent: it was not. */
+  graceUntil?: number | null;
 }
 
 /**
@@ -37,7 +44,8 @@ export interface InProcessArbiterOptions {
  * taken, the visitor's other hold (repeated, hold_exists, hold_gone), quota.
  */
 export function createInProcessArbiter(options: InProcessArbiterOptions): Arbiter {
-  const { clock, phaseOf = () => 'open', modeOf = () => ({ mode: 'postgres', epoch: 1 }) } = options;
+  const { clock, phaseOf = () => 'open' } = options;
+  const modeOf = options.modeOf ?? ((): InProcessMode => ({ mode: 'postgres', epoch: 1 }));
   const books = new Map<string, SeatBook>();
 
   /** The partition's book as of this instant. */
@@ -48,18 +56,27 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
       book = createSeatBook(event, partition);
       books.set(key, book);
     }
-    book.turnTo(modeOf(event, partition).epoch, clock.now());
+    const { epoch, graceUntil = null } = modeOf(event, partition);
+    book.turnTo(epoch, clock.now(), graceUntil !== null);
     return book;
   }
 
-  function turnedAway(at: {
-    event: EventNo;
-    partition: PartitionNo;
-    epoch: number;
-  }): Stale | Retry | undefined {
+  /** `grace`: whether it goes on while grace lasts. */
+  function turnedAway(
+    at: { event: EventNo; partition: PartitionNo; epoch: number },
+    grace: 'goes_on' | 'waits' = 'waits',
+  ): Stale | Retry | undefined {
     const { mode, epoch } = modeOf(at.event, at.partition);
     if (mode === 'moving') return { kind: 'retry', afterMs: retryAfterMs };
-    return epoch === at.epoch ? undefined : { kind: 'stale', epoch };
+    if (epoch !== at.epoch) return { kind: 'stale', epoch };
+    const until = graceOf(at.event, at.partition);
+    return until !== null && grace === 'waits' ? { kind: 'retry', afterMs: until - clock.now() } : undefined;
+  }
+
+  /** Its end, while it lasts. */
+  function graceOf(event: EventNo, partition: PartitionNo): number | null {
+    const { graceUntil = null } = modeOf(event, partition);
+    return graceUntil !== null && graceUntil > clock.now() ? graceUntil : null;
   }
 
   function load(command: LoadCommand): LoadOutcome {
@@ -103,13 +120,22 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
   }
 
   function recover(command: RecoverCommand): RecoverOutcome {
-    const refused = turnedAway(command);
+    const { event, partition, receipt } = command;
+    const refused = turnedAway(command, 'goes_on');
     if (refused) return refused;
-    const book = open(command.event, command.partition);
-    const found = book.recall(command.receipt.hold);
-    if (!found || found.visitor !== command.receipt.visitor || !book.stands(found))
-      return { kind: 'hold_gone' };
-    return { kind: 'recovered', hold: holdOf(found) };
+    const book = open(event, partition);
+    const until = graceOf(event, partition);
+    const found = book.recall(receipt.hold);
+    if (found && (found.visitor !== receipt.visitor || !book.isLive(found))) return { kind: 'hold_gone' };
+    if (found) {
+      const lost = found.seats.filter((seat) => !book.isHeldBy(seat, found));
+      if (lost.length > 0) return { kind: 'taken', seats: lost };
+      if (until === null) return { kind: 'recovered', hold: holdOf(found) };
+      presentAgain(found, receipt);
+      return { kind: 'recovering', until };
+    }
+    const late = until === null || receipt.deadline <= clock.now() || receipt.epoch >= command.epoch;
+    return late ? { kind: 'hold_gone' } : (takeAgain(book, command) ?? { kind: 'recovering', until });
   }
 
   function extend(command: ExtendCommand): ExtendOutcome {
@@ -127,7 +153,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
   }
 
   function release(command: ReleaseCommand): ReleaseOutcome {
-    const refused = turnedAway(command);
+    const refused = turnedAway(command, 'goes_on');
     if (refused) return refused;
     const book = open(command.event, command.partition);
     const found = book.recall(command.hold);
@@ -184,8 +210,62 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
 function pastOf(book: SeatBook, past: HeldRecord, command: HoldCommand): HoldOutcome {
   if (past.visitor !== command.visitor) return { kind: 'mismatch' };
   if (past.state === 'tombstone') return { kind: 'hold_gone' };
-  if (past.request !== command.request) return { kind: 'mismatch' };
+  // Of a hold that came back by its receipt nobody knows the request any more.
+  if (past.request !== command.request && past.request !== '') return { kind: 'mismatch' };
   return book.stands(past) ? { kind: 'granted', hold: holdOf(past), repeated: true } : { kind: 'hold_gone' };
+}
+
+/** By which receipts are judged: the higher (epoch, grant) wins. */
+function outranks(one: HeldRecord, receipt: Hold): boolean {
+  const { epoch, grant } = one.receipt ?? one;
+  return epoch === receipt.epoch ? grant >= receipt.grant : epoch > receipt.epoch;
+}
+
+/**
+ * In grace, a receipt that is not known yet takes its seats, or is refused and nothing has changed. Whoever has a lower rank
+ * gives way and ends wholly: the holds of its seats; the visitor's other one, for a later hold means that the earlier was over;
+ * the holder's, lowest first, as far as his quota asks for it.
+ */
+function takeAgain(book: SeatBook, { receipt, seatsMax }: RecoverCommand): RecoverOutcome | undefined {
+  const live = book.all().filter(book.isLive);
+  const own = live.filter((one) => one.visitor === receipt.visitor);
+  if (own.some((one) => outranks(one, receipt))) return { kind: 'hold_gone' };
+  const occupants = receipt.seats.map((seat) => book.occupantOf(seat));
+  const lost = receipt.seats.filter((seat, i) => {
+    const occupant = occupants[i];
+    return occupant ? occupant.state === 'ordered' || outranks(occupant, receipt) : !book.isFree(seat);
+  });
+  if (lost.length > 0) return { kind: 'taken', seats: lost };
+  const losers = new Set([...own, ...occupants.filter((one) => one !== undefined)]);
+  const counted = book
+    .all()
+    .filter((one) => one.holder === receipt.holder && book.counts(one) && !losers.has(one))
+    .sort((a, b) => (isAhead(a, b) ? -1 : 1));
+  let used = 0;
+  for (const one of counted) {
+    used += one.seats.length;
+    if (used + receipt.seats.length <= seatsMax) continue;
+    if (one.state === 'ordered' || outranks(one, receipt)) return { kind: 'hold_gone' };
+    losers.add(one);
+  }
+  if (receipt.seats.length > seatsMax) return { kind: 'hold_gone' };
+  for (const loser of losers) book.end(loser, 'released');
+  book.grantAgain(receipt);
+  return undefined;
+}
+
+/** The order in which a holder's holds count: what became an order, then by rank. */
+function isAhead(one: HeldRecord, other: HeldRecord): boolean {
+  if ((one.state === 'ordered') !== (other.state === 'ordered')) return one.state === 'ordered';
+  return outranks(one, { ...other, ...other.receipt });
+}
+
+/** Another receipt of the same hold, perhaps a later one: from after its extension, or its recovery in an earlier grace. */
+function presentAgain(found: HeldRecord, receipt: Hold): void {
+  if (!found.receipt || receipt.epoch >= found.epoch) return;
+  if (!outranks(found, receipt)) found.receipt = { epoch: receipt.epoch, grant: receipt.grant };
+  found.deadline = Math.max(found.deadline, receipt.deadline);
+  found.order ??= receipt.order;
 }
 
 function choose(claim: CheckedClaim, free: (seat: SeatNo) => boolean): SeatNo[] | undefined {

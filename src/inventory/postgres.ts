@@ -16,7 +16,7 @@ import type {
 } from './arbiter.ts';
 import { ascending, checkedClaim, retryAfterMs } from './claims.ts';
 
-/** The row that every function of migrations/0002_arbiter.sql answers; what a kind does not need is null. */
+/** The row that every function of the arbiter answers; what a kind does not need is null. */
 interface Answer {
   kind: string | null;
   hold_id: string;
@@ -31,6 +31,7 @@ interface Answer {
   repeated: boolean;
   used: number;
   phase: Phase;
+  after_ms: number | null;
 }
 
 const statements = {
@@ -47,7 +48,7 @@ const statements = {
 
 /**
  * The arbiter in the record's own store: the embedded default and the degraded path. One call an operation; the rules are in
- * the functions of migrations/0002_arbiter.sql. The event's tables must be there (`create_event_tables`).
+ * the functions of migrations/0002_arbiter.sql and, of grace, 0009_epochs.sql. The event's tables must be there (`create_event_tables`).
  */
 export function createPostgresArbiter({ db }: { db: Db }): Arbiter {
   const ask = <Row>(operation: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>
@@ -89,10 +90,12 @@ export function createPostgresArbiter({ db }: { db: Db }): Arbiter {
       return holdOutcomeOf(answer, command);
     },
 
-    async recover({ event, partition, epoch, receipt }) {
-      const answer = await answerOf('recover', [event, partition, epoch, receipt.hold, receipt.visitor]);
+    async recover({ event, partition, epoch, receipt, seatsMax }) {
+      const answer = await answerOf('recover', [event, partition, epoch, receiptRowOf(receipt), seatsMax]);
       return outcomeOf<RecoverOutcome>(answer, {
         recovered: () => ({ kind: 'recovered', hold: holdOf(answer, event, partition) }),
+        recovering: () => ({ kind: 'recovering', until: answer.deadline }),
+        taken: () => ({ kind: 'taken', seats: answer.seats }),
         hold_gone: () => ({ kind: 'hold_gone' }),
       });
     },
@@ -162,16 +165,31 @@ function holdOutcomeOf(answer: Answer, command: HoldCommand): HoldOutcome {
 /** Builds the outcome of the answer's kind; `stale` and `retry` are the same for every operation. */
 function outcomeOf<Outcome extends { kind: string }>(
   answer: Answer,
-  kinds: Record<Exclude<Outcome['kind'], 'stale' | 'retry' | 'recovering'>, () => Outcome> | Kinds<Outcome>,
+  kinds: Record<Exclude<Outcome['kind'], 'stale' | 'retry'>, () => Outcome> | Kinds<Outcome>,
 ): Outcome {
   const kind = answer.kind ?? 'null';
   if (kind === 'stale') return { kind, epoch: answer.epoch } as unknown as Outcome;
-  if (kind === 'retry') return { kind, afterMs: retryAfterMs } as unknown as Outcome;
+  if (kind === 'retry') return { kind, afterMs: answer.after_ms ?? retryAfterMs } as unknown as Outcome;
   const build = (kinds as Record<string, (() => Outcome) | undefined>)[kind];
   assert(build, `an answer of a known kind, not ${kind}`);
   return build();
 }
 type Kinds<Outcome extends { kind: string }> = Partial<Record<Outcome['kind'], () => Outcome>>;
+
+/** A receipt as a row of `holds`, which is how the functions take it. */
+function receiptRowOf(receipt: Hold): string {
+  return JSON.stringify({
+    hold_id: receipt.hold,
+    visitor: receipt.visitor,
+    holder: receipt.holder,
+    seats: ascending(receipt.seats),
+    granted_at: new Date(receipt.grantedAt).toISOString(),
+    deadline: new Date(receipt.deadline).toISOString(),
+    epoch: receipt.epoch,
+    grant_no: receipt.grant,
+    order_id: receipt.order,
+  });
+}
 
 function holdOf(answer: Answer, event: EventNo, partition: PartitionNo): Hold {
   return {

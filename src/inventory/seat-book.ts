@@ -25,8 +25,11 @@ interface Seat {
  * and `ordered` are memories: a request that comes late finds its id used up.
  */
 export interface HeldRecord extends Hold {
+  /** Empty: not known, since the hold came back by its receipt. */
   request: string;
   state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
+  /** Of a recovered hold: what its receipt said, by which receipts are judged. */
+  receipt: Pick<Hold, 'epoch' | 'grant'> | null;
 }
 
 export type SeatBook = ReturnType<typeof createSeatBook>;
@@ -63,16 +66,27 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
   }
 
   return {
-    turnTo(toEpoch: number, at: number): void {
+    /** `lost`: the store of the epochs before was lost with all it knew; only the record still knows its orders. */
+    turnTo(toEpoch: number, at: number, lost: boolean): void {
+      if (lost && toEpoch !== epoch) {
+        for (const record of holds.values()) if (record.state !== 'ordered') holds.delete(record.hold);
+      }
       epoch = toEpoch;
       now = at;
     },
+    isLive,
     counts,
     stands,
     isHeldBy,
     stateOf,
     seatNos: () => [...seats.keys()].sort((a, b) => a - b),
     isFree: (seat: SeatNo) => seats.has(seat) && stateOf(seat) === 'available',
+    /** The hold whose lease covers the seat. */
+    occupantOf(seat: SeatNo): HeldRecord | undefined {
+      const record = seats.get(seat)?.hold;
+      return record && isHeldBy(seat, record) ? record : undefined;
+    },
+    all: () => [...holds.values()],
     /** Also what only the sweep's delay keeps. */
     find: (id: HoldId) => holds.get(id),
     recall(id: HoldId): HeldRecord | undefined {
@@ -104,14 +118,34 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         order: null,
         request: command.request,
         state: 'live',
+        receipt: null,
       };
       if (replaced) this.end(replaced, 'replaced');
-      for (const seat of chosen) {
+      this.take(record);
+      return record;
+    },
+
+    /** The hold of a receipt again, under this epoch and a new grant number. */
+    grantAgain(receipt: Hold): void {
+      lastGrant += 1;
+      const { epoch: wasEpoch, grant: wasGrant } = receipt;
+      this.take({
+        ...receipt,
+        seats: [...receipt.seats].sort((a, b) => a - b),
+        epoch,
+        grant: lastGrant,
+        request: '',
+        state: 'live',
+        receipt: { epoch: wasEpoch, grant: wasGrant },
+      });
+    },
+
+    take(record: HeldRecord): void {
+      for (const seat of record.seats) {
         assert(this.isFree(seat), `seat ${seat} free when granted`);
         seats.get(seat)!.hold = record;
       }
       holds.set(record.hold, record);
-      return record;
     },
 
     end(record: HeldRecord, state: 'ended' | 'released' | 'replaced'): void {
@@ -129,6 +163,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         grant: 0,
         order: null,
         request: '',
+        receipt: null,
       };
       holds.set(hold, { ...nothing, hold, visitor, grantedAt: now, deadline: now, state: 'tombstone' });
     },
@@ -163,6 +198,6 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
 }
 
 export function holdOf(record: HeldRecord): Hold {
-  const { request: _request, state: _state, ...hold } = record;
+  const { request: _request, state: _state, receipt: _receipt, ...hold } = record;
   return { ...hold, seats: [...hold.seats] };
 }

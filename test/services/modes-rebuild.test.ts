@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { testDb } from '../contract/arbiter-postgres-world.ts';
+import { until } from '../support/app.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { orderIdOf, uuidOf } from '../support/stage.ts';
+import { modesWorld } from './modes-world.ts';
+
+const database = await testDatabase();
+const db = testDb(database, 12);
+after(() => db.close());
+
+const postgres = { mode: 'postgres' } as const;
+
+test('D1: a rebuild begins, moves and flips; what was held and decided is told, and Postgres keeps no lease', async () => {
+  const world = await modesWorld(database, db, postgres);
+  const { modes, event } = world;
+  const at = { event, partition: 0, term: await world.lead() };
+  const mine = await world.hold('visitor-a', [2, 3]);
+  assert.ok(mine.kind === 'granted');
+  const gone = await world.hold('visitor-b', [5]);
+  assert.ok(gone.kind === 'granted');
+  await world.arbiter.release({ ...gone.hold, hold: gone.hold.hold });
+  const bought = await world.hold('visitor-c', [7]);
+  assert.ok(bought.kind === 'granted');
+  await world.arbiter.extend({ ...bought.hold, order: orderIdOf(bought.hold.hold) });
+  assert.equal((await world.reserve(bought.hold)).kind, 'reserved');
+
+  const begun = await modes.begin(at);
+  assert.ok(begun.kind === 'begun' && begun.epoch > world.epoch);
+  const rebuild = begun.epoch;
+  assert.deepEqual(await world.row(), { ...(await world.row()), mode: 'postgres', epoch: world.epoch });
+  assert.deepEqual(await modes.flip({ ...at, rebuild, runIds: ['r'] }), {
+    kind: 'refused',
+    reason: 'other_mode',
+  });
+  assert.deepEqual(await modes.move({ ...at, rebuild }), { kind: 'moving' });
+  assert.equal((await world.hold('visitor-d', [9])).kind, 'retry');
+  assert.equal((await world.reserve(mine.hold)).kind, 'retry');
+
+  const seats = await modes.seats(event, 0);
+  assert.deepEqual(
+    seats.seats,
+    Array.from({ length: 20 }, (_, seat) => seat),
+  );
+  assert.deepEqual(
+    seats.states,
+    seats.seats.map((seat) => (seat === 7 ? 2 : 0)),
+  );
+  assert.deepEqual(
+    seats.versions,
+    seats.seats.map((seat) => (seat === 7 ? 2 : 1)),
+  );
+  const holds = await modes.holds(event, 0);
+  const live = holds.find((one) => one.hold === mine.hold.hold);
+  const { grantedAt, deadline, grant } = mine.hold;
+  assert.deepEqual(live, {
+    ...{ hold: mine.hold.hold, visitor: 'visitor-a', holder: 'visitor-a', request: '[2,3]', seats: [2, 3] },
+    ...{ grantedAt, deadline, grant, order: null, state: 'live' },
+  });
+  assert.deepEqual(holds.map((one) => one.state).sort(), ['live', 'ordered', 'released']);
+
+  assert.deepEqual(await modes.flip({ ...at, rebuild, runIds: ['run-1', 'run-2'] }), { kind: 'flipped' });
+  assert.deepEqual(await modes.holds(event, 0), []);
+  const [row] = await database.query(
+    'SELECT mode, epoch::int, run_ids FROM event_partitions WHERE event_no = $1',
+    [event],
+  );
+  assert.deepEqual(row, { mode: 'redis', epoch: rebuild, run_ids: ['run-1', 'run-2'] });
+  assert.deepEqual(await world.present(mine.hold), { kind: 'stale', epoch: rebuild });
+  await world.audit();
+});
+
+test('D1: two rebuilds at once: the last begun wins, the move and the flip of the other are refused', async () => {
+  const world = await modesWorld(database, db, postgres);
+  const at = { event: world.event, partition: 0, term: await world.lead() };
+  const begun = await Promise.all([world.modes.begin(at), world.modes.begin(at)]);
+  const [first, second] = begun.map((one) => (one.kind === 'begun' ? one.epoch : 0)).sort((a, b) => a - b);
+  const refused = { kind: 'refused', reason: 'other_rebuild' };
+  assert.deepEqual(await world.modes.move({ ...at, rebuild: first! }), refused);
+  assert.deepEqual(await world.modes.move({ ...at, rebuild: second! }), { kind: 'moving' });
+  assert.deepEqual(await world.modes.flip({ ...at, rebuild: first!, runIds: [] }), refused);
+  assert.deepEqual(await world.modes.begin(at), { kind: 'refused', reason: 'other_mode' });
+  assert.deepEqual(await world.modes.flip({ ...at, rebuild: second!, runIds: [] }), { kind: 'flipped' });
+  assert.equal((await world.row()).epoch, second);
+});
+
+test('D1: a leader that pauses in mid-rebuild: its flip is refused, the next one aborts, holds survive', async () => {
+  const world = await modesWorld(database, db, postgres);
+  const { modes, arbiter, event } = world;
+  const mine = await world.hold('visitor-a', [1, 2]);
+  assert.ok(mine.kind === 'granted');
+  const paused = { event, partition: 0, term: await world.lead() };
+  const begun = await modes.begin(paused);
+  assert.ok(begun.kind === 'begun');
+  assert.equal((await modes.move({ ...paused, rebuild: begun.epoch })).kind, 'moving');
+
+  const next = { event, partition: 0, term: await world.lead() };
+  const flip = { ...paused, rebuild: begun.epoch, runIds: ['r'] };
+  assert.deepEqual(await modes.flip(flip), { kind: 'refused', reason: 'other_term' });
+  assert.deepEqual(await modes.abort(paused), { kind: 'refused', reason: 'other_term' });
+  const aborted = await modes.abort(next);
+  assert.ok(aborted.kind === 'aborted' && aborted.epoch > begun.epoch);
+  assert.deepEqual(await modes.abort(next), { kind: 'refused', reason: 'other_mode' });
+  assert.deepEqual(await modes.flip({ ...flip, ...next }), { kind: 'refused', reason: 'other_mode' });
+
+  // The hold came along: it keeps its seats, and goes on to be an order, under the fresh epoch.
+  assert.deepEqual(await world.hold('visitor-b', [2, 3]), { kind: 'taken', seats: [2] });
+  const found = await arbiter.find(event, 0, mine.hold.hold);
+  assert.deepEqual(found, { ...mine.hold, epoch: aborted.epoch });
+  await world.audit();
+  const later = await world.hold('visitor-b', [3]);
+  assert.ok(later.kind === 'granted' && later.hold.grant > found!.grant);
+  const order = orderIdOf(mine.hold.hold);
+  assert.equal((await arbiter.extend({ ...found!, order })).kind, 'extended');
+  assert.equal((await world.reserve(mine.hold)).kind, 'stale');
+  assert.equal((await world.reserve(found!)).kind, 'reserved');
+  await world.audit();
+});
+
+for (const change of ['move', 'degrade'] as const) {
+  test(`D1: a hold that commits late is waited for by a ${change}, and one that waited for it is not granted`, async () => {
+    const world = await modesWorld(database, db, postgres);
+    const { modes, event } = world;
+    const at = { event, partition: 0, term: await world.lead() };
+    const begun = await modes.begin(at);
+    assert.ok(begun.kind === 'begun');
+    const rebuild = begun.epoch;
+    // Of a degrade, what may be late is a reserve; both kinds share the event's lock in their one call.
+    if (change === 'degrade') {
+      await modes.move({ ...at, rebuild });
+      await modes.flip({ ...at, rebuild, runIds: ['r'] });
+      await database.query(
+        `UPDATE event_partitions SET restored_at = now() - interval '1 minute' WHERE event_no = $1`,
+        [event],
+      );
+    }
+    const client = await database.pool(1).connect();
+    await client.query('BEGIN');
+    const id = uuidOf(`late ${change}`);
+    if (change === 'move') {
+      const { rows } = await client.query(
+        `SELECT kind FROM arbiter_hold($1, 0::smallint, $2, $3, 'late', 'late', 'r', '{4}', 1, true, NULL, 600000, 6, NULL, NULL)`,
+        [event, world.epoch, id],
+      );
+      assert.equal(rows[0].kind, 'granted');
+    } else {
+      const { rows } = await client.query(
+        `SELECT order_reserve($1, $2, $3, 0::smallint, $4, now() + interval '9 minutes', 'late', 'late', 'l@x', '{}',
+                              '[{"seat":4,"price":1,"fee":0}]', 0, 'EUR') AS result`,
+        [orderIdOf(id), id, event, rebuild],
+      );
+      assert.equal(rows[0].result.kind, 'reserved');
+    }
+    let done = false;
+    const changed = (
+      change === 'move'
+        ? modes.move({ ...at, rebuild })
+        : modes.report({ ...at, epoch: rebuild, reporter: 'leader', reason: 'timeout' })
+    ).finally(() => {
+      done = true;
+    });
+    const waiters = async (count: number) => {
+      const [row] = await database.query(
+        `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+      );
+      return row.n >= count;
+    };
+    await until(() => waiters(1), 'the change to wait for the late one');
+    // And whoever comes now waits for the change.
+    const after =
+      change === 'move'
+        ? world.arbiter.hold({
+            ...{
+              event,
+              partition: 0,
+              epoch: world.epoch,
+              hold: uuidOf('after'),
+              visitor: 'after',
+              holder: 'after',
+            },
+            ...{ request: 'r', claim: { kind: 'seats', seats: [6] }, ttlMs: 600_000, seatsMax: 6 },
+            ...{ replaces: null, notAfter: null },
+          })
+        : world.reserve({ ...world.receipt('after', [6], 1), epoch: rebuild });
+    await until(() => waiters(2), 'the next one to wait for the change');
+    assert.equal(done, false);
+    await client.query('COMMIT');
+    client.release();
+    assert.equal((await changed).kind, change === 'move' ? 'moving' : 'degraded');
+    assert.equal((await after).kind, change === 'move' ? 'retry' : 'stale');
+    const [late, ...others] = await modes.holds(event, 0);
+    assert.deepEqual(
+      [late?.hold, late?.state, others],
+      [id, change === 'move' ? 'live' : 'ordered', []],
+      'what committed late is counted, and nothing else',
+    );
+    await world.audit();
+  });
+}

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import type { Hold } from '../../src/core/hold.ts';
+import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import type { PartitionModes } from '../../src/inventory/modes.ts';
+import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { createPartitionModes } from '../../src/inventory/postgres-modes.ts';
+import type { Db } from '../../src/sales/db.ts';
+import { createSalesRecord } from '../../src/sales/orders-record.ts';
+import type { EventSettings, SalesRecord } from '../../src/sales/record.ts';
+import { createLease } from '../../src/waiting-room/lease.ts';
+import type { TestDatabase } from '../support/postgres.ts';
+import { linesOf, orderIdOf, stageEvent } from '../support/stage.ts';
+
+export interface Row {
+  mode: string;
+  epoch: number;
+  grace_until: Date | null;
+  rebuild_epoch: number | null;
+  restored_at: Date | null;
+}
+
+/** One event whose Redis partition nobody runs: only Postgres's side of it, with receipts as a lost Redis would have signed. */
+export interface ModesWorld {
+  event: number;
+  /** Of the partition's row when the world was made. */
+  epoch: number;
+  arbiter: Arbiter;
+  modes: PartitionModes;
+  record: SalesRecord;
+  row(): Promise<Row>;
+  /** Makes `owner` the leader; a former one's lease is over. Answers the term. */
+  lead(owner?: string): Promise<number>;
+  report(
+    reporter: string,
+    more?: { term?: number | null; epoch?: number },
+  ): ReturnType<PartitionModes['report']>;
+  /** By the leader's word; answers the new epoch. */
+  degrade(): Promise<number>;
+  endGrace(): Promise<void>;
+  /** As a lost Redis granted it under `epoch`. */
+  receipt(visitor: string, seats: number[], grant: number, more?: Partial<Hold>): Hold;
+  present(receipt: Hold, seatsMax?: number): ReturnType<Arbiter['recover']>;
+  hold(
+    visitor: string,
+    seats: number[],
+    more?: { hold?: string; holder?: string },
+  ): ReturnType<Arbiter['hold']>;
+  reserve(hold: Hold): ReturnType<SalesRecord['reserve']>;
+  /** S1, S2, S3, S8 seat by seat, by SQL. */
+  audit(): Promise<void>;
+}
+
+export async function modesWorld(
+  database: TestDatabase,
+  db: Db,
+  options: { mode?: 'postgres' | 'redis'; seats?: number; settings?: Partial<EventSettings> } = {},
+): Promise<ModesWorld> {
+  const { event, epoch } = await stageEvent(database, { mode: 'redis', ...options });
+  const arbiter = createPostgresArbiter({ db });
+  const modes = createPartitionModes({ db });
+  const record = createSalesRecord({ db });
+  const at = { event, partition: 0 };
+  const row = async (): Promise<Row> => {
+    const [found] = await database.query(
+      `SELECT mode, epoch::int, grace_until, rebuild_epoch::int, restored_at FROM event_partitions WHERE event_no = $1`,
+      [event],
+    );
+    return found;
+  };
+  const world: ModesWorld = {
+    event,
+    epoch,
+    arbiter,
+    modes,
+    record,
+    row,
+    lead: async (owner = `leader-${randomUUID()}`) => {
+      await database.query(`UPDATE leases SET until = now() - interval '1 second' WHERE event_no = $1`, [
+        event,
+      ]);
+      const terms = await createLease({ db, owner, clock: performanceClock }).keep([event]);
+      return terms.get(event)!;
+    },
+    report: (reporter, more = {}) =>
+      modes.report({ ...at, epoch, reporter, reason: 'unreachable', term: null, ...more }),
+    degrade: async () => {
+      const outcome = await world.report('leader', { term: await world.lead(), epoch: (await row()).epoch });
+      assert.ok(outcome.kind === 'degraded', outcome.kind);
+      return outcome.epoch;
+    },
+    endGrace: async () => {
+      await database.query(
+        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1',
+        [event],
+      );
+    },
+    receipt: (visitor, seats, grant, more = {}) => ({
+      ...at,
+      hold: randomUUID(),
+      visitor,
+      holder: visitor,
+      seats,
+      grantedAt: Date.now() - 60_000,
+      deadline: Date.now() + 540_000,
+      epoch,
+      grant,
+      order: null,
+      ...more,
+    }),
+    present: async (receipt, seatsMax = 6) =>
+      arbiter.recover({ ...at, epoch: (await row()).epoch, receipt, seatsMax }),
+    hold: async (visitor, seats, more = {}) =>
+      arbiter.hold({
+        ...at,
+        epoch: (await row()).epoch,
+        hold: randomUUID(),
+        visitor,
+        holder: visitor,
+        request: JSON.stringify(seats),
+        claim: { kind: 'seats', seats },
+        ttlMs: 600_000,
+        seatsMax: 6,
+        replaces: null,
+        notAfter: null,
+        ...more,
+      }),
+    reserve: (hold) =>
+      record.reserve({
+        order: orderIdOf(hold.hold),
+        hold: hold.hold,
+        ...at,
+        epoch: hold.epoch,
+        deadline: hold.deadline,
+        visitor: hold.visitor,
+        holder: hold.holder,
+        account: `${hold.holder}@example.org`,
+        buyer: { name: hold.visitor, email: `${hold.visitor}@example.org` },
+        lines: linesOf(hold.seats),
+        orderFee: 100,
+        currency: 'EUR',
+      }),
+    audit: () => audit(database, event),
+  };
+  return world;
+}
+
+const performanceClock = { monotonic: () => performance.now() };
+
+async function audit(database: TestDatabase, event: number): Promise<void> {
+  const wrong = await database.query(
+    `WITH live AS (SELECT h.hold_id, unnest(h.seats) AS seat_no FROM holds h JOIN event_partitions p USING (event_no, partition)
+                    WHERE h.event_no = $1 AND h.state = 'live' AND h.deadline > now() AND h.epoch = p.epoch),
+          held AS (SELECT s.hold_id, s.seat_no FROM seats s JOIN event_partitions p USING (event_no, partition)
+                    WHERE s.event_no = $1 AND s.state = 'available' AND s.hold_until > now() AND s.hold_epoch = p.epoch),
+          owned AS (SELECT order_id, seat_no, status FROM tickets WHERE event_no = $1 AND status <> 'cancelled'),
+          decided AS (SELECT order_id, seat_no, state FROM seats WHERE event_no = $1 AND state IN ('reserved','sold'))
+     SELECT 'twice' AS what, seat_no, NULL::uuid AS id FROM live GROUP BY seat_no HAVING count(*) > 1
+     UNION ALL SELECT 'two holds of a visitor', NULL, NULL FROM holds h JOIN event_partitions p USING (event_no, partition)
+      WHERE h.event_no = $1 AND h.state = 'live' AND h.deadline > now() AND h.epoch = p.epoch GROUP BY visitor HAVING count(*) > 1
+     UNION ALL (SELECT 'hold without seat', seat_no, hold_id FROM live EXCEPT SELECT 'hold without seat', seat_no, hold_id FROM held)
+     UNION ALL (SELECT 'seat without hold', seat_no, hold_id FROM held EXCEPT SELECT 'seat without hold', seat_no, hold_id FROM live)
+     UNION ALL (SELECT 'ticket without seat ' || status, seat_no, order_id FROM owned
+                EXCEPT SELECT 'ticket without seat ' || state, seat_no, order_id FROM decided)
+     UNION ALL (SELECT 'seat without ticket ' || state, seat_no, order_id FROM decided
+                EXCEPT SELECT 'seat without ticket ' || status, seat_no, order_id FROM owned)`,
+    [event],
+  );
+  assert.deepEqual(wrong, []);
+}
