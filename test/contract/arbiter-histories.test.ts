@@ -3,12 +3,15 @@ import test, { after } from 'node:test';
 import type { Hold } from '../../src/core/hold.ts';
 import { type Random, seededRandom } from '../../src/runtime/random.ts';
 import { testDatabase } from '../support/postgres.ts';
+import { testRedis, withoutRedis } from '../support/redis.ts';
 import { inProcessWorld } from './arbiter-in-process-world.ts';
 import { postgresWorld, testDb } from './arbiter-postgres-world.ts';
+import { connectedStore, type RedisWorld, redisWorld } from './arbiter-redis-world.ts';
 import { type ArbiterWorld, commandsOf, idOf, minute, seatsOf } from './arbiter-world.ts';
 
 /**
- * Random histories, the same in both stores, compared answer by answer and picture by picture. ONSALE_TEST_SEED replays one.
+ * Random histories, the same in a store and in the reference, compared answer by answer and picture by picture.
+ * ONSALE_TEST_SEED replays one.
  * The stores' clocks differ, so that of times only lengths are compared; time passes in steps that meet no deadline within
  * 8 seconds, which is more than a history takes.
  */
@@ -23,6 +26,9 @@ const seeds = process.env.ONSALE_TEST_SEED
 const database = await testDatabase();
 const db = testDb(database, 2);
 after(() => db.close());
+const redis = withoutRedis ? null : await testRedis();
+const store = redis && (await connectedStore(redis));
+after(() => store?.close());
 
 /** Every answer seen, of all histories. */
 const kinds = new Set<string>();
@@ -35,28 +41,56 @@ type Commands = ReturnType<typeof commandsOf>;
 type Step = (commands: Commands, world: ArbiterWorld) => Promise<unknown>;
 
 for (const seed of seeds) {
-  test(`S1-S8: history ${seed} goes in Postgres as in the reference`, async () => {
-    const random = seededRandom(seed * 7_919);
-    const worlds = [await inProcessWorld(), await postgresWorld(database, db)] as const;
-    const commands = worlds.map(commandsOf) as [Commands, Commands];
-    for (const c of commands) await c.load(seats);
-    const past: string[] = [];
-    const grants: Grant[] = [];
-    for (let i = 0; i < steps; i++) {
-      const [name, step] = drawStep(random, i + 1, grants);
-      past.push(name);
-      const [expected, actual] = [await step(commands[0], worlds[0]), await step(commands[1], worlds[1])];
-      const where = `seed ${seed}, step ${i}:\n${past.join('\n')}`;
-      assert.deepEqual(comparable(actual), comparable(expected), where);
-      assert.deepEqual(await commands[1].codes(), await commands[0].codes(), where);
-      const outcome = expected as { kind?: string; hold?: Hold } | null;
-      if (outcome?.kind === 'granted') {
-        const { hold, visitor } = outcome.hold!;
-        grants.push({ id: Number.parseInt(hold.slice(-12), 16), visitor });
-      }
-      kinds.add(`${name.split(' ')[0]} ${outcome?.kind ?? ''}`);
+  test(`S1-S8: history ${seed} goes in Postgres as in the reference`, async () =>
+    compare(seed, await inProcessWorld(), await postgresWorld(database, db), newEpoch));
+
+  test(
+    `S1-S8: history ${seed} goes in Redis as in the reference, rebuilds in the middle of it unnoticed`,
+    {
+      skip: withoutRedis,
+    },
+    async () =>
+      compare(seed, await inProcessWorld(), await redisWorld(redis!, store!, redis!.client()), takenAlong),
+  );
+}
+
+/** What an epoch's change is to a world: everything held is over… */
+const newEpoch: Step = async (_, world) => {
+  world.epoch = await world.setMode('postgres');
+};
+/** …or, where holds and memories are taken along to a store that is built anew, nothing that anybody may notice. */
+const takenAlong: Step = async (_, world) => {
+  if (!('rebuild' in world)) return;
+  const rebuilt = world as RedisWorld;
+  rebuilt.epoch = await rebuilt.rebuild((await rebuilt.dump()).holds);
+};
+
+async function compare(
+  seed: number,
+  reference: ArbiterWorld,
+  compared: ArbiterWorld,
+  epoch: Step,
+): Promise<void> {
+  const random = seededRandom(seed * 7_919);
+  const worlds = [reference, compared] as const;
+  const commands = worlds.map(commandsOf) as [Commands, Commands];
+  for (const c of commands) await c.load(seats);
+  const past: string[] = [];
+  const grants: Grant[] = [];
+  for (let i = 0; i < steps; i++) {
+    const [name, step] = drawStep(random, i + 1, grants, epoch);
+    past.push(name);
+    const [expected, actual] = [await step(commands[0], worlds[0]), await step(commands[1], worlds[1])];
+    const where = `seed ${seed}, step ${i}:\n${past.join('\n')}`;
+    assert.deepEqual(comparable(actual), comparable(expected), where);
+    assert.deepEqual(await commands[1].codes(), await commands[0].codes(), where);
+    const outcome = expected as { kind?: string; hold?: Hold } | null;
+    if (outcome?.kind === 'granted') {
+      const { hold, visitor } = outcome.hold!;
+      grants.push({ id: Number.parseInt(hold.slice(-12), 16), visitor });
     }
-  });
+    kinds.add(`${name.split(' ')[0]} ${outcome?.kind ?? ''}`);
+  }
 }
 
 test('the histories reach every answer worth comparing', { skip: seeds.length === 1 }, () => {
@@ -72,7 +106,7 @@ test('the histories reach every answer worth comparing', { skip: seeds.length ==
   );
 });
 
-function drawStep(random: Random, n: number, grants: Grant[]): [string, Step] {
+function drawStep(random: Random, n: number, grants: Grant[], epoch: Step): [string, Step] {
   // Mostly one of the latest grants, and mostly by its owner: otherwise nearly all answers are "gone".
   const any = visitors[random.int(visitors.length)]!;
   const late = grants.at(-1 - random.int(4));
@@ -98,12 +132,7 @@ function drawStep(random: Random, n: number, grants: Grant[]): [string, Step] {
     return [`phase ${phase}`, (_, world) => world.setPhase(phase)];
   }
   if (roll < 99) return [`find ${earlier}`, (c) => c.find(earlier)];
-  return [
-    'epoch',
-    async (_, world) => {
-      world.epoch = await world.setMode('postgres');
-    },
-  ];
+  return ['epoch', epoch];
 }
 
 function drawHold(random: Random, n: number, visitor: string, earlier: number): [string, Step] {
