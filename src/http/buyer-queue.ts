@@ -2,7 +2,7 @@ import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
-import { sessionMs } from '../waiting-room/waiting-room.ts';
+import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
@@ -17,9 +17,6 @@ import {
 } from './schemas.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
-
-/** One shard, strict order, until an event asks for more. */
-const shard = 0;
 
 export function registerQueue(app: App, deps: HttpDeps): void {
   const { credentials, joins, room, random } = deps;
@@ -50,8 +47,11 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       // The place is the signed number itself: whoever brings it needs no store.
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
+      // One shard, strict order, unless the event asks for more.
+      const shard = shardOf(visitor, event.settings.queueShards ?? 1);
       const outcome = await joins.join(event.eventNo, shard, visitor);
-      if (outcome.kind === 'overloaded') throw problem('busy', { retryAfterMs: outcome.afterMs });
+      if (outcome.kind === 'overloaded' || outcome.kind === 'retry')
+        throw problem('busy', { retryAfterMs: outcome.afterMs });
       if (outcome.kind === 'not_open') throw problemOfPhase(outcome.phase, outcome.opensAt);
       const ticket = { ...outcome, event: event.eventNo, visitor };
       const text = credentials.signTicket(ticket);
