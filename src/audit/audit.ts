@@ -1,0 +1,247 @@
+import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { StoredHold } from '../inventory/modes.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { findContradictions, type RecordCheck } from '../sales/audit-check.ts';
+import { type AuditFacts, auditableEvents, readFacts, seatNames } from '../sales/audit-facts.ts';
+import { lineChecks } from '../sales/audit-line.ts';
+import { amountChecks, limitChecks, purchaseChecks } from '../sales/audit-orders.ts';
+import { leaseChecks, ownerChecks, stateChecks } from '../sales/audit-seats.ts';
+import type { Db } from '../sales/db.ts';
+import type { PartitionMode } from '../sales/record.ts';
+import { compareHeld } from './held.ts';
+import { compareMoney, type MoneySource } from './money.ts';
+
+/**
+ * Whether an event keeps its promises, as far as its stores can tell at rest: arbiter, record and payment provider are read
+ * and compared. Nothing is written. What is merely under way is counted as in transit; only a contradiction is a violation.
+ */
+export interface AuditSources {
+  db: Db;
+  clock: Clock;
+  modes(event: EventNo): Promise<PartitionMode[]>;
+  /** The routed arbiter. */
+  arbiter: Pick<Arbiter, 'snapshot'>;
+  /** Live holds of a partition that Redis arbitrates; null: there is no way to them from here. */
+  redisHolds: ((event: EventNo, partition: PartitionNo) => Promise<StoredHold[]>) | null;
+  money: MoneySource;
+}
+
+export const audited = [
+  ...(['S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8'] as const),
+  ...(['P1', 'P2', 'P3', 'P4', 'P5', 'P6', 'P7', 'P8'] as const),
+  ...(['W1', 'W3', 'W6'] as const),
+];
+export type AuditedPromise = (typeof audited)[number];
+
+export interface Violation {
+  promise: AuditedPromise;
+  /** Same contradiction, same key: for looking twice. */
+  key: string;
+  seat: number | null;
+  order: string | null;
+  hold: string | null;
+  /** What it says here and what there. */
+  says: string;
+  /** What to do about it. */
+  remedy: string;
+}
+
+export interface PromiseFinding {
+  promise: AuditedPromise;
+  /** `partly`: kept as far as could be looked. */
+  state: 'kept' | 'partly' | 'broken' | 'not_checked';
+  /** What was looked at, with counts. */
+  evidence: string[];
+  /** What could not be looked at, and why. */
+  unchecked: string[];
+  /** The first `violationsListedMax`. */
+  violations: Violation[];
+  violationCount: number;
+}
+
+export interface AuditReport {
+  event: EventId;
+  facts: AuditFacts;
+  /** Nothing is under way; see `facts.transit`. */
+  atRest: boolean;
+  promises: PromiseFinding[];
+  violations: number;
+}
+
+/** What one comparison of two stores found; they cannot be read at one instant. */
+export interface Comparison {
+  looked: Looked[];
+  violations: Violation[];
+}
+export interface Looked {
+  promise: AuditedPromise;
+  /** One of the two. */
+  evidence?: string;
+  unchecked?: string;
+}
+
+export interface AuditedEvent {
+  event: EventNo;
+  id: EventId;
+  currency: string;
+  holdSeatsMax: number;
+}
+
+export const violationsListedMax = 20;
+/** S8: what one store decided reaches the other within this long. Milliseconds. */
+const settleMs = 5_000;
+const lookAgainMs = 1_000;
+
+const recordChecks: readonly RecordCheck[] = [
+  ...ownerChecks,
+  ...leaseChecks,
+  ...stateChecks,
+  ...purchaseChecks,
+  ...limitChecks,
+  ...amountChecks,
+  ...lineChecks,
+];
+
+/** All published events, or the one named. */
+export async function eventsToAudit(db: Db, only: EventId | null): Promise<AuditedEvent[]> {
+  return (await auditableEvents(db)).filter(({ id }) => only === null || id === only);
+}
+
+export async function auditEvent(
+  sources: AuditSources,
+  event: AuditedEvent,
+  onProgress: (line: string) => void = () => {},
+): Promise<AuditReport> {
+  const facts = await readFacts(sources.db, event.event);
+  const tally = createFindings();
+  onProgress(`${event.id}: the record, ${recordChecks.length} questions …`);
+  for (const check of recordChecks) {
+    const found = await findContradictions(sources.db, check, event.event, violationsListedMax);
+    tally.looked({ promise: promiseOf(check), evidence: check.looks });
+    const violations = found.rows.map((row): Violation => {
+      const key = `${check.name} ${row.seat ?? row.order ?? row.hold ?? row.says}`;
+      return { promise: promiseOf(check), key, remedy: check.remedy, ...row };
+    });
+    tally.violated(violations, found.total - found.rows.length);
+  }
+  onProgress(`${event.id}: the arbiter beside the record, ${facts.seats} seats …`);
+  tally.compared(await twice(sources, () => compareHeld(sources, event)));
+  onProgress(`${event.id}: the payment provider beside the record, ${facts.orders} orders …`);
+  tally.compared(await twice(sources, () => compareMoney(sources, event)));
+  tally.looked({ promise: 'W6', unchecked: 'there is no public log yet' });
+  const promises = tally.findings(facts);
+  await nameSeats(sources.db, event.event, promises);
+  return {
+    event: event.id,
+    facts,
+    atRest: isAtRest(facts),
+    promises,
+    violations: promises.reduce((sum, { violationCount }) => sum + violationCount, 0),
+  };
+}
+
+/** Whether nothing is half done. Live holds and unpaid orders wait for people, not for us. */
+export function isAtRest({ transit }: AuditFacts): boolean {
+  return transit.halfway + transit.operations + transit.partitions + transit.overdue === 0;
+}
+
+/** Until the event is at rest, or `waitMs` are over. */
+export async function waitForRest(sources: AuditSources, event: EventNo, waitMs: number): Promise<void> {
+  const { db, clock } = sources;
+  const end = clock.monotonic() + waitMs;
+  while (!isAtRest(await readFacts(db, event)) && clock.monotonic() < end) await clock.sleep(250);
+}
+
+/** Looks again while something does not fit: what moves on meanwhile was in transit, what stays is a contradiction. */
+async function twice({ clock }: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
+  let found = await compare();
+  const end = clock.monotonic() + settleMs;
+  while (found.violations.length > 0 && clock.monotonic() < end) {
+    await clock.sleep(lookAgainMs);
+    const before = new Set(found.violations.map(({ promise, key }) => promise + key));
+    const again = await compare();
+    found = {
+      ...again,
+      violations: again.violations.filter(({ promise, key }) => before.has(promise + key)),
+    };
+  }
+  return found;
+}
+
+function promiseOf(check: RecordCheck): AuditedPromise {
+  return check.promise as AuditedPromise;
+}
+
+interface Findings {
+  looked(what: Looked): void;
+  /** `more`: of the same kind, that are not listed. */
+  violated(violations: readonly Violation[], more?: number): void;
+  compared(comparison: Comparison): void;
+  findings(facts: AuditFacts): PromiseFinding[];
+}
+
+function createFindings(): Findings {
+  const byPromise = new Map(
+    audited.map((promise): [AuditedPromise, PromiseFinding] => [
+      promise,
+      { promise, state: 'kept', evidence: [], unchecked: [], violations: [], violationCount: 0 },
+    ]),
+  );
+  const looked = ({ promise, evidence, unchecked }: Looked): void => {
+    const finding = byPromise.get(promise)!;
+    if (evidence !== undefined) finding.evidence.push(evidence);
+    if (unchecked !== undefined) finding.unchecked.push(unchecked);
+  };
+  const violated = (violations: readonly Violation[], more = 0): void => {
+    for (const violation of violations) {
+      const finding = byPromise.get(violation.promise)!;
+      finding.violationCount += 1;
+      if (finding.violations.length < violationsListedMax) finding.violations.push(violation);
+    }
+    if (violations[0]) byPromise.get(violations[0].promise)!.violationCount += more;
+  };
+  return {
+    looked,
+    violated,
+    compared: (comparison) => {
+      comparison.looked.forEach(looked);
+      violated(comparison.violations);
+    },
+    findings: (facts) =>
+      [...byPromise.values()].map((finding) => {
+        const counts = countsOf(finding.promise, facts);
+        if (finding.evidence.length > 0) finding.evidence.unshift(counts);
+        return { ...finding, state: stateOf(finding) };
+      }),
+  };
+}
+
+function stateOf({ violationCount, evidence, unchecked }: PromiseFinding): PromiseFinding['state'] {
+  if (violationCount > 0) return 'broken';
+  if (evidence.length === 0) return 'not_checked';
+  return unchecked.length > 0 ? 'partly' : 'kept';
+}
+
+/** Of how much the promise was tried on. */
+function countsOf(promise: AuditedPromise, facts: AuditFacts): string {
+  const n = (count: number, what: string): string => `${count.toLocaleString('en')} ${what}`;
+  if (promise.startsWith('W')) return `${n(facts.numbers, 'numbers')}, ${n(facts.passes, 'passes')}`;
+  if (promise === 'P7') return `${n(facts.accounts, 'accounts')}, ${n(facts.orders, 'orders')}`;
+  if (promise.startsWith('P')) {
+    return `${n(facts.orders, 'orders')}, ${n(facts.paid, 'of them paid')}, ${n(facts.operations, 'money operations')}`;
+  }
+  const holds = `${n(facts.liveHolds, 'live holds in Postgres')}`;
+  return `${n(facts.seats, 'seats')}, ${n(facts.tickets, 'tickets')}, ${holds}`;
+}
+
+async function nameSeats(db: Db, event: EventNo, promises: readonly PromiseFinding[]): Promise<void> {
+  const all = promises.flatMap(({ violations }) => violations);
+  const seats = [...new Set(all.flatMap(({ seat }) => (seat === null ? [] : [seat])))];
+  if (seats.length === 0) return;
+  const names = await seatNames(db, event, seats);
+  for (const violation of all) {
+    const name = violation.seat === null ? undefined : names.get(violation.seat);
+    if (name) violation.says = `${name}: ${violation.says}`;
+  }
+}

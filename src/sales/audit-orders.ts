@@ -1,0 +1,182 @@
+import { indexCheck, type RecordCheck } from './audit-check.ts';
+
+/** P1 to P8 inside Postgres; what the provider says beside it is compared in src/audit/money.ts. */
+
+const operations = `
+  SELECT m.*, o.state AS order_state, o.amount AS order_amount, o.currency AS order_currency, o.event_no
+  FROM money_operations m JOIN orders o USING (order_id) WHERE o.event_no = $1`;
+
+export const purchaseChecks: readonly RecordCheck[] = [
+  {
+    promise: 'P1',
+    name: 'two_authorisations',
+    looks: 'money operations and authorisations by order',
+    remedy: 'Void the later authorisation at the provider and report the fault.',
+    text: `
+      SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
+             format('%s authorisations stand or are under way, %s operations are under way', authorisations, under_way) AS says
+      FROM (SELECT order_id, count(*) FILTER (WHERE kind = 'authorise' AND state NOT IN ('refused','voided')) AS authorisations,
+                   count(*) FILTER (WHERE state IN ('open','waiting','unknown','ending')) AS under_way
+            FROM (${operations}) m GROUP BY order_id) counted
+      WHERE authorisations > 1 OR under_way > 1`,
+  },
+  {
+    promise: 'P1',
+    name: 'two_orders',
+    looks: 'orders by hold, open ones by visitor',
+    remedy: 'Close or refund the later order and report the fault.',
+    text: `
+      SELECT NULL::integer AS seat, min(order_id::text)::uuid AS "order", hold_id AS hold,
+             format('%s orders of one hold', count(*)) AS says
+      FROM orders WHERE event_no = $1 GROUP BY hold_id HAVING count(*) > 1
+      UNION ALL
+      SELECT NULL, min(order_id::text)::uuid, NULL, format('visitor %s has %s open orders', visitor, count(*))
+      FROM orders WHERE event_no = $1 AND state IN ('reserved','authorised') GROUP BY visitor HAVING count(*) > 1`,
+  },
+  indexCheck('P1', 'money_operations', 'order_id', 'authorise'),
+  indexCheck('P1', 'money_operations', 'order_id', 'ending'),
+  indexCheck('P1', 'orders', 'hold_id', ''),
+  indexCheck('P1', 'orders', 'event_no, visitor', 'reserved'),
+  {
+    promise: 'P2',
+    name: 'capture_without_tickets',
+    looks: 'captures are of orders whose seats are all sold to them',
+    remedy: 'Refund the order, or give its buyer the seats if they are free. Report the fault.',
+    text: `
+      SELECT NULL::integer AS seat, m.order_id AS "order", NULL::uuid AS hold,
+             format('a capture is %s, the order %s with %s of %s tickets sold', m.state, o.state, coalesce(t.sold, 0),
+                    cardinality(o.seats)) AS says
+      FROM (${operations}) m JOIN orders o USING (order_id)
+        LEFT JOIN (SELECT order_id, count(*) AS sold FROM tickets WHERE event_no = $1 AND status = 'sold' GROUP BY order_id) t
+          USING (order_id)
+      WHERE m.kind = 'capture' AND m.state <> 'refused'
+        AND CASE WHEN o.state IN ('confirmed','paid') THEN coalesce(t.sold, 0) <> cardinality(o.seats)
+                 ELSE o.state <> 'cancelled' END`,
+  },
+  {
+    promise: 'P2',
+    name: 'sold_without_capture',
+    looks: 'sold orders have their capture, paid ones a done one',
+    remedy: 'Look the payment up at the provider; capture it, or cancel the order.',
+    text: `
+      SELECT NULL::integer AS seat, o.order_id AS "order", o.hold_id AS hold,
+             format('the order is %s, its capture %s', o.state, coalesce(m.state, 'is not there')) AS says
+      FROM orders o LEFT JOIN money_operations m ON m.order_id = o.order_id AND m.kind = 'capture'
+      WHERE o.event_no = $1 AND o.state IN ('confirmed','paid')
+        AND (m.state IS NULL OR (o.state = 'paid' AND m.state <> 'done'))`,
+  },
+  {
+    promise: 'P3',
+    name: 'standing_after_end',
+    looks: 'ended orders have no authorisation that stands, those being voided have one being ended',
+    remedy: 'Void the authorisation at the provider.',
+    text: `
+      SELECT NULL::integer AS seat, o.order_id AS "order", o.hold_id AS hold,
+             format('the order is %s, its authorisation %s', o.state, coalesce(m.state, 'is not there')) AS says
+      FROM orders o LEFT JOIN money_operations m
+        ON m.order_id = o.order_id AND m.kind = 'authorise' AND m.state NOT IN ('refused','voided')
+      WHERE o.event_no = $1 AND CASE o.state WHEN 'voiding' THEN m.state IS DISTINCT FROM 'ending' WHEN 'closed' THEN m.state = 'done' END`,
+  },
+  {
+    promise: 'P4',
+    name: 'nobody_looks',
+    looks: 'each operation under way is looked at again',
+    remedy: 'Set its due_at to now: the worker then asks the provider.',
+    text: `
+      SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
+             format('%s operation %s is %s and due never', kind, operation_id, state) AS says
+      FROM (${operations}) m WHERE state IN ('open','waiting','unknown','ending') AND due_at IS NULL`,
+  },
+  {
+    promise: 'P4',
+    name: 'seats_gone_while_unknown',
+    looks: 'orders whose payment is unknown keep their seats',
+    remedy: 'Set its due_at to now; if the money is taken and the seats are gone, void or refund it.',
+    text: `
+      SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
+             format('the authorisation is %s, yet the order is %s', state, order_state) AS says
+      FROM (${operations}) m
+      WHERE kind = 'authorise' AND state IN ('open','waiting','unknown') AND order_state <> 'reserved'`,
+  },
+  {
+    promise: 'P5',
+    name: 'keys',
+    looks: 'operations by idempotency key, none without the object that it is about',
+    remedy: 'Do not repeat the call; look the payment up at the provider.',
+    text: `
+      SELECT NULL::integer AS seat, min(order_id::text)::uuid AS "order", NULL::uuid AS hold,
+             format('%s operations with key %s', count(*), key) AS says
+      FROM (SELECT order_id, key FROM (${operations}) a UNION ALL
+            SELECT order_id, end_key FROM (${operations}) b WHERE end_key IS NOT NULL) used
+      GROUP BY key HAVING count(*) > 1
+      UNION ALL
+      SELECT NULL, order_id, NULL, format('%s operation %s names no object of the provider', kind, operation_id)
+      FROM (${operations}) m WHERE kind <> 'open' AND provider_object IS NULL`,
+  },
+  indexCheck('P5', 'money_operations', 'key', ''),
+  {
+    promise: 'P6',
+    name: 'operation_amount',
+    looks: 'operations have the amount and currency of their orders',
+    remedy: 'Look the payment up at the provider before anything else is sent.',
+    text: `
+      SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
+             format('%s operation over %s %s, the order over %s %s', kind, amount, currency, order_amount, order_currency) AS says
+      FROM (${operations}) m
+      WHERE kind <> 'refund' AND (amount <> order_amount OR currency <> order_currency)`,
+  },
+];
+
+const limited = `
+  SELECT event_no, order_id, state, account AS subject, 'account' AS kind, cardinality(seats) AS n FROM orders WHERE event_no = $1
+  UNION ALL
+  SELECT event_no, order_id, state, instrument ->> 'fingerprint', 'instrument', cardinality(seats) FROM orders
+  WHERE event_no = $1 AND instrument ->> 'fingerprint' IS NOT NULL`;
+
+export const limitChecks: readonly RecordCheck[] = [
+  {
+    promise: 'P7',
+    name: 'over_limit',
+    looks: 'seats by account and by payment instrument against the limits of the event',
+    remedy: 'Cancel what is over the limit, or leave it; report the fault.',
+    text: `
+      SELECT NULL::integer AS seat, min(order_id::text)::uuid AS "order", NULL::uuid AS hold,
+             format('%s %s has %s seats, the limit is %s', kind, subject, sum(n), most) AS says
+      FROM (${limited}) l JOIN LATERAL (
+        SELECT (settings ->> CASE kind WHEN 'account' THEN 'accountSeatsMax' ELSE 'instrumentSeatsMax' END)::integer AS most
+        FROM events WHERE event_no = $1) m ON most IS NOT NULL
+      WHERE state IN ('confirmed','paid') OR (kind = 'account' AND state IN ('reserved','authorised'))
+      GROUP BY kind, subject, most HAVING sum(n) > most`,
+  },
+  {
+    promise: 'P7',
+    name: 'limit_counts',
+    looks: 'the counts that limits are decided by are those of the sold orders',
+    remedy: 'Set the count to that of the orders.',
+    text: `
+      SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
+             format('%s %s: counted %s seats, its orders have %s', kind, subject, coalesce(c.seats, 0), coalesce(s.seats, 0)) AS says
+      FROM (SELECT kind, subject, seats FROM limit_counts WHERE event_no = $1) c
+        FULL JOIN (SELECT kind, subject, sum(n)::integer AS seats FROM (${limited}) l
+                   WHERE state IN ('confirmed','paid') GROUP BY kind, subject) s USING (kind, subject)
+      WHERE coalesce(c.seats, 0) <> coalesce(s.seats, 0)`,
+  },
+];
+
+export const amountChecks: readonly RecordCheck[] = [
+  {
+    promise: 'P8',
+    name: 'order_sum',
+    looks: "orders' amounts are the sums of their lines, sold ones of their tickets",
+    remedy: 'Find out which is right from the order history, then refund the difference.',
+    text: `
+      SELECT NULL::integer AS seat, o.order_id AS "order", o.hold_id AS hold,
+             format('the order is over %s, its lines sum to %s, its tickets to %s', o.amount, l.sum, coalesce(t.sum::text, 'none')) AS says
+      FROM orders o
+        CROSS JOIN LATERAL (SELECT coalesce(sum((line ->> 'price')::bigint + (line ->> 'fee')::bigint), 0) + o.order_fee AS sum
+                            FROM jsonb_array_elements(o.lines) line) l
+        LEFT JOIN (SELECT order_id, sum(price + fee) AS sum FROM tickets WHERE event_no = $1 AND status = 'sold' GROUP BY order_id) t
+          USING (order_id)
+      WHERE o.event_no = $1 AND (o.amount <> l.sum OR (o.state IN ('confirmed','paid') AND o.amount <> coalesce(t.sum, 0) + o.order_fee))`,
+  },
+];

@@ -1,0 +1,614 @@
+import assert from 'node:assert/strict';
+import test, { before, describe } from 'node:test';
+import { type AuditReport, type AuditSources, auditEvent } from '../../src/audit/audit.ts';
+import type { PaymentSeen } from '../../src/audit/money.ts';
+import type { Snapshot } from '../../src/inventory/arbiter.ts';
+import type { StoredHold } from '../../src/inventory/modes.ts';
+import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createDb, type Db } from '../../src/sales/db.ts';
+import { createEvents } from '../../src/sales/events.ts';
+import { testScope } from '../support/app.ts';
+import { type AuditedWorld, auditedWorld } from '../support/audited-event.ts';
+import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+
+/** The wait before looking twice takes no time here. */
+function impatientClock(): typeof systemClock {
+  let slept = 0;
+  return {
+    ...systemClock,
+    monotonic: () => systemClock.monotonic() + slept,
+    sleep: async (ms) => {
+      slept += ms;
+    },
+  };
+}
+
+const holdSeatsMax = 6;
+
+async function audit(db: Db, world: AuditedWorld, own: Partial<AuditSources> = {}): Promise<AuditReport> {
+  const clock = impatientClock();
+  const sources: AuditSources = {
+    db,
+    clock,
+    modes: (event) => createEvents({ db, clock }).modes(event),
+    arbiter: createPostgresArbiter({ db }),
+    redisHolds: null,
+    money: world.money,
+    ...own,
+  };
+  return await auditEvent(sources, { event: world.event, id: world.id, currency: 'EUR', holdSeatsMax });
+}
+
+/** Broken promises with what was said; missing indexes are left out where they are missing on purpose. */
+function broken(report: AuditReport): string[] {
+  return report.promises.flatMap(({ promise, violations }) =>
+    violations.filter(({ says }) => !says.startsWith('no valid')).map(({ says }) => `${promise} ${says}`),
+  );
+}
+
+interface Contradiction {
+  promises: string[];
+  title: string;
+  says: RegExp;
+  /** With the event as $1 and uuids as their names. */
+  sql?: (world: AuditedWorld) => string;
+  payments?: (payments: PaymentSeen[], world: AuditedWorld) => void;
+  snapshot?: (codes: Uint8Array) => void;
+}
+
+const payment = (payments: PaymentSeen[], index: number): PaymentSeen => payments[index]!;
+
+const contradictions: Contradiction[] = [
+  {
+    promises: ['S1', 'S8'],
+    title: 'a seat with two tickets',
+    says: /S1 .*2 tickets/,
+    sql: ({ of }) =>
+      `INSERT INTO tickets (event_no, seat_no, order_id, status, price) VALUES ($1, 0, '${of('order closed')}', 'sold', 1)`,
+  },
+  {
+    promises: ['S2', 'S8'],
+    title: 'an unpaid order short of a ticket',
+    says: /S2 .*2 seats, it has 1 reserved/,
+    sql: ({ of }) =>
+      `DELETE FROM tickets WHERE event_no = $1 AND order_id = '${of('order reserved')}' AND seat_no = 3`,
+  },
+  {
+    promises: ['S2'],
+    title: 'a live hold short of a seat',
+    says: /S2 holds seats/,
+    sql: () => 'UPDATE seats SET hold_id = NULL, hold_until = NULL WHERE event_no = $1 AND seat_no = 5',
+  },
+  {
+    promises: ['S2', 'S3'],
+    title: 'a seat under two live holds',
+    says: /S3 .*under live holds/,
+    sql: ({
+      of,
+    }) => `INSERT INTO holds SELECT event_no, '${of('hold second')}', partition, 'b', 'b', '', '{5}', granted_at, deadline, epoch, 2, NULL, 'live'
+      FROM holds WHERE event_no = $1 AND hold_id = '${of('hold live')}'`,
+  },
+  {
+    promises: ['S4'],
+    title: 'a seat kept by a hold that was released',
+    says: /S4 .*is released/,
+    sql: ({ of }) =>
+      `UPDATE holds SET state = 'released', deadline = now() WHERE event_no = $1 AND hold_id = '${of('hold live')}'`,
+  },
+  {
+    promises: ['S5'],
+    title: 'an order that came of a released hold',
+    says: /S5 the hold was released/,
+    sql: ({ of }) =>
+      `UPDATE holds SET state = 'released' WHERE event_no = $1 AND hold_id = '${of('hold paid')}'`,
+  },
+  {
+    promises: ['S5'],
+    title: 'an order that came of a lapsed hold',
+    says: /S5 the hold was lapsed/,
+    sql: ({ of }) =>
+      `UPDATE holds SET deadline = now() - interval '1 second' WHERE event_no = $1 AND hold_id = '${of('hold reserved')}'`,
+  },
+  {
+    promises: ['S5'],
+    title: "an order of another visitor's hold",
+    says: /S5 the order is of visitor/,
+    sql: ({ of }) =>
+      `UPDATE holds SET visitor = 'somebody' WHERE event_no = $1 AND hold_id = '${of('hold paid')}'`,
+  },
+  {
+    promises: ['S6'],
+    title: 'a payment deadline that was moved',
+    says: /S6 made at/,
+    sql: ({ of }) =>
+      `UPDATE orders SET payment_deadline = now() + interval '20 minutes' WHERE event_no = $1 AND order_id = '${of('order reserved')}'`,
+  },
+  {
+    promises: ['S6'],
+    title: 'a hold that lives for twenty minutes',
+    says: /S6 granted at/,
+    sql: ({ of }) =>
+      `UPDATE holds SET granted_at = deadline - interval '20 minutes' WHERE event_no = $1 AND hold_id = '${of('hold live')}'`,
+  },
+  {
+    promises: ['S7'],
+    title: 'a holder above the quota',
+    says: /S7 holder live has 8 seats/,
+    sql: ({
+      of,
+    }) => `UPDATE holds SET holder = 'live', seats = '{9,10,11,12,13,14}', state = 'live' WHERE event_no = $1 AND hold_id = '${of('hold lapsed')}';
+      UPDATE holds SET deadline = now() + interval '1 minute', granted_at = now() WHERE event_no = $1 AND hold_id = '${of('hold lapsed')}';
+      UPDATE seats SET hold_id = '${of('hold lapsed')}', hold_until = (SELECT min(deadline) FROM holds WHERE event_no = $1 AND holder = 'live' AND cardinality(seats) = 6), hold_epoch = (SELECT epoch FROM event_partitions WHERE event_no = $1)
+      WHERE event_no = $1 AND seat_no BETWEEN 9 AND 14`,
+  },
+  {
+    promises: ['S8'],
+    title: 'a seat without a row',
+    says: /S8 .*no row says/,
+    sql: () => 'DELETE FROM seats WHERE event_no = $1 AND seat_no = 12',
+  },
+  {
+    promises: ['S8'],
+    title: 'a seat in a partition that is not there',
+    says: /S8 .*partition 3 is not there/,
+    sql: () => 'UPDATE seats SET partition = 3 WHERE event_no = $1 AND seat_no = 12',
+  },
+  {
+    promises: ['S8'],
+    title: 'a sold seat that is shown as free',
+    says: /S8 .*the seat is available.*sold for order/,
+    sql: () => `UPDATE seats SET state = 'available' WHERE event_no = $1 AND seat_no = 0`,
+  },
+  {
+    promises: ['P2', 'P3', 'P7', 'P8', 'S8'],
+    title: 'a sold ticket of a closed order',
+    says: /S8 .*the ticket is sold, its order is closed/,
+    sql: ({ of }) =>
+      `UPDATE orders SET state = 'closed' WHERE event_no = $1 AND order_id = '${of('order paid')}'`,
+  },
+  {
+    promises: ['S8'],
+    title: 'a blocked seat that nobody blocked',
+    says: /S8 .*nobody blocked it/,
+    sql: () => 'DELETE FROM blocks WHERE event_no = $1',
+  },
+  {
+    promises: ['S8'],
+    title: 'a seat that the arbiter calls free and the record sold',
+    says: /S8 .*the record says sold, the arbiter available/,
+    snapshot: (codes) => codes.fill(0, 0, 1),
+  },
+  {
+    promises: ['S8'],
+    title: 'a seat that the arbiter holds and the record has reserved',
+    says: /S8 .*the record says reserved, the arbiter held/,
+    snapshot: (codes) => codes.fill(1, 2, 3),
+  },
+  {
+    promises: ['P1', 'P5'],
+    title: 'two authorisations of an order',
+    says: /P1 2 authorisations/,
+    sql: ({
+      of,
+    }) => `INSERT INTO money_operations (operation_id, order_id, kind, state, key, provider_object, amount, currency)
+      SELECT gen_random_uuid(), order_id, kind, state, key, provider_object, amount, currency FROM money_operations
+      WHERE operation_id = '${of('authorise paid')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P1', 'S5'],
+    title: 'two orders of a hold',
+    says: /P1 2 orders of one hold/,
+    sql: ({ of }) =>
+      `UPDATE orders SET hold_id = '${of('hold paid')}' WHERE event_no = $1 AND order_id = '${of('order closed')}'`,
+  },
+  {
+    promises: ['P1', 'P6', 'P8'],
+    title: 'two payments that stand for an order',
+    says: /P1 2 payments stand/,
+    payments: (payments) => payments.push({ ...payment(payments, 0), object: 'pi_second', tries: 0 }),
+  },
+  {
+    promises: ['P2', 'P7', 'S2', 'S8'],
+    title: 'a capture before the seats are sold',
+    says: /P2 a capture is done, the order reserved/,
+    sql: ({ of }) =>
+      `UPDATE orders SET state = 'reserved' WHERE event_no = $1 AND order_id = '${of('order paid')}'`,
+  },
+  {
+    promises: ['P2'],
+    title: 'a paid order without a capture',
+    says: /P2 the order is paid, its capture is not there/,
+    sql: ({ of }) =>
+      `DELETE FROM money_operations WHERE operation_id = '${of('capture paid')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P2'],
+    title: 'money taken for a reserved order',
+    says: /P2 the order is reserved with 0 tickets sold/,
+    payments: (payments) => Object.assign(payment(payments, 1), { captured: 10_600, status: 'captured' }),
+  },
+  {
+    promises: ['P3'],
+    title: 'an authorisation that stands after its order was closed',
+    says: /P3 the order is closed, its authorisation done/,
+    sql: ({ of }) =>
+      `UPDATE money_operations SET state = 'done' WHERE operation_id = '${of('authorise closed')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P3'],
+    title: 'money reserved for a closed order',
+    says: /P3 the order is closed, yet an authorisation stands/,
+    payments: (payments) => Object.assign(payment(payments, 2), { authorised: 5_350, status: 'authorised' }),
+  },
+  {
+    promises: ['P3', 'P8'],
+    title: 'money taken for a closed order',
+    says: /P3 the order is closed, yet 5350 were taken/,
+    payments: (payments) => Object.assign(payment(payments, 2), { captured: 5_350, status: 'captured' }),
+  },
+  {
+    promises: ['P4'],
+    title: 'an unknown payment at which nobody looks again',
+    says: /P4 authorise operation .* due never/,
+    sql: ({ of }) =>
+      `UPDATE money_operations SET due_at = NULL WHERE operation_id = '${of('authorise unknown')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P4'],
+    title: 'seats given away while a payment is unknown',
+    says: /P4 the authorisation is unknown, yet the order is closed/,
+    sql: ({
+      of,
+    }) => `UPDATE orders SET state = 'closed' WHERE event_no = $1 AND order_id = '${of('order unknown')}';
+      UPDATE tickets SET status = 'cancelled' WHERE event_no = $1 AND order_id = '${of('order unknown')}';
+      UPDATE seats SET state = 'available', order_id = NULL WHERE event_no = $1 AND seat_no = 8`,
+  },
+  {
+    promises: ['P4'],
+    title: 'an answer of the provider that nobody took in',
+    says: /P4 authorise is under way in the record, the provider has long answered/,
+    sql: ({ of }) =>
+      `UPDATE money_operations SET first_sent_at = now() - interval '3 minutes' WHERE operation_id = '${of('authorise unknown')}' AND $1::int > 0`,
+    payments: (payments) => Object.assign(payment(payments, 3), { authorised: 5_350, status: 'authorised' }),
+  },
+  {
+    promises: ['P5'],
+    title: 'a call about no object',
+    says: /P5 capture operation .* names no object/,
+    sql: ({ of }) =>
+      `UPDATE money_operations SET provider_object = NULL WHERE operation_id = '${of('capture paid')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P5'],
+    title: 'a payment of an order that the record does not have',
+    says: /P5 pi_stranger .* which the record does not have/,
+    payments: (payments) =>
+      payments.push({
+        ...payment(payments, 1),
+        object: 'pi_stranger',
+        reference: '00000000-0000-4000-8000-000000000000',
+      }),
+  },
+  {
+    promises: ['P5'],
+    title: 'a card that was tried once more than was written down',
+    says: /P5 a card was tried 2 times, the record knows of 1/,
+    payments: (payments) => Object.assign(payment(payments, 0), { tries: 2 }),
+  },
+  {
+    promises: ['P6'],
+    title: 'an operation over another amount',
+    says: /P6 capture operation over 1 EUR/,
+    sql: ({ of }) =>
+      `UPDATE money_operations SET amount = 1 WHERE operation_id = '${of('capture paid')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P6'],
+    title: 'a payment in another currency',
+    says: /P6 .* over 10600 SEK was accepted/,
+    payments: (payments) => Object.assign(payment(payments, 0), { currency: 'SEK' }),
+  },
+  {
+    promises: ['P7'],
+    title: 'an account above the limit',
+    says: /P7 account paid@example.org has 2 seats, the limit is 1/,
+    sql: () => `UPDATE events SET settings = settings || '{"accountSeatsMax":1}' WHERE event_no = $1`,
+  },
+  {
+    promises: ['P7'],
+    title: 'a count that is not that of the orders',
+    says: /P7 instrument card of paid: counted 5 seats, its orders have 2/,
+    sql: () => `UPDATE limit_counts SET seats = 5 WHERE event_no = $1 AND kind = 'instrument'`,
+  },
+  {
+    promises: ['P8'],
+    title: 'an order over more than its tickets',
+    says: /P8 the order is over 10600, its lines sum to 10600, its tickets to 10499/,
+    sql: () => 'UPDATE tickets SET price = price - 1 WHERE event_no = $1 AND seat_no = 0',
+  },
+  {
+    promises: ['P8'],
+    title: 'a paid order whose money was given back',
+    says: /P8 the order is paid: 10600 are due, captured − refunded is 600/,
+    payments: (payments) => Object.assign(payment(payments, 0), { refunded: 10_000 }),
+  },
+  {
+    promises: ['W1'],
+    title: 'a number that two visitors have',
+    says: /W1 number 3 of shard 0/,
+    sql: () => `INSERT INTO queue_recent VALUES ($1, 'somebody', 0, 3, now() - interval '90 seconds')`,
+  },
+  {
+    promises: ['W1'],
+    title: 'a number above the last issued',
+    says: /W1 number 6 of shard 0 was drawn; the last issued is 5/,
+    sql: () => `INSERT INTO queue_recent VALUES ($1, 'somebody', 0, 6, now())`,
+  },
+  {
+    promises: ['W1'],
+    title: 'a number on the ceiling',
+    says: /W1 number 5 .*the ceiling 5/,
+    sql: () => 'UPDATE queue_counters SET ceiling = 5 WHERE event_no = $1',
+  },
+  {
+    promises: ['W1'],
+    title: 'a number out of a range that was skipped',
+    says: /W1 number 4 of shard 0 was drawn, yet 4 to 4 were skipped/,
+    sql: () => 'INSERT INTO queue_gaps (event_no, shard, first, last, epoch) VALUES ($1, 0, 4, 4, 1)',
+  },
+  {
+    promises: ['W1'],
+    title: 'numbers that fell in the order of arrival',
+    says: /W1 number 5 .* was drawn at/,
+    sql: () =>
+      `UPDATE queue_recent SET issued_at = issued_at - interval '1 second' WHERE event_no = $1 AND number = 5`,
+  },
+  {
+    promises: ['W3'],
+    title: 'a pass ahead of the frontier',
+    says: /W3 pass of number 3.* the frontier is 2/,
+    sql: () => `UPDATE admissions SET frontier = '{2}' WHERE event_no = $1`,
+  },
+  {
+    promises: ['W3'],
+    title: 'a pass from before the frontier came',
+    says: /W3 pass of number 3/,
+    sql: () => `UPDATE frontier_moves SET at = now() WHERE event_no = $1 AND frontier = 3`,
+  },
+  {
+    promises: ['W3'],
+    title: 'two passes of a visitor',
+    says: /W3 visitor visitor 1 has 2 passes/,
+    sql: () => `UPDATE passes SET visitor = 'visitor 1' WHERE event_no = $1 AND number = 2`,
+  },
+  {
+    promises: ['W3'],
+    title: 'a pass that was not counted',
+    says: /W3 3 passes, of which only 2 were counted/,
+    sql: () => 'UPDATE admissions SET issued = 2 WHERE event_no = $1',
+  },
+];
+
+const uniques = [
+  'tickets_one_owner',
+  'money_one_under_way',
+  'money_one_authorisation',
+  'orders_open_visitor',
+];
+const constraints = [
+  ['orders', 'orders_hold_id_key'],
+  ['money_operations', 'money_operations_key_key'],
+  ['passes', 'passes_pkey'],
+  ['passes', 'passes_event_no_shard_number_key'],
+];
+
+async function withoutUniques(database: TestDatabase): Promise<void> {
+  for (const index of uniques) await database.query(`DROP INDEX ${index}`);
+  for (const [table, name] of constraints)
+    await database.query(`ALTER TABLE ${table} DROP CONSTRAINT ${name}`);
+}
+
+describe('audit', () => {
+  const scope = testScope();
+  let database: TestDatabase;
+  let db: Db;
+  before(async () => {
+    database = await testDatabase();
+    db = createDb({ url: database.url, poolSize: 2, clock: systemClock, log: silentLogger });
+    scope.after(() => db.close());
+  });
+  test.after(() => scope.close());
+
+  test('S1 S8 P8 W1 W3: an event that kept its promises is found so, with counts, and writes nothing', async () => {
+    const world = await auditedWorld(database);
+    const report = await audit(db, world);
+    assert.deepEqual(broken(report), []);
+    assert.equal(report.violations, 0);
+    assert.equal(report.atRest, false, 'a payment is under way');
+    assert.equal(report.facts.transit.operations, 1);
+    for (const { promise, state, evidence, unchecked } of report.promises) {
+      if (promise === 'W6')
+        assert.deepEqual([state, evidence, unchecked], ['not_checked', [], ['there is no public log yet']]);
+      else assert.equal(state, 'kept', `${promise}: ${unchecked}`);
+    }
+    const s1 = report.promises.find(({ promise }) => promise === 'S1');
+    assert.equal(s1?.evidence[0], '20 seats, 5 tickets, 1 live holds in Postgres');
+    const p8 = report.promises.find(({ promise }) => promise === 'P8');
+    assert.match(p8?.evidence.at(-1) ?? '', /2 settled, 106.00 EUR due, 106.00 captured and kept/);
+  });
+
+  test('P8: what the provider’s side was not asked is never called kept', async () => {
+    const world = await auditedWorld(database);
+    const none = await audit(db, world, { money: { kind: 'none', why: 'it is away' } });
+    const few = await audit(db, world, {
+      money: {
+        kind: 'lookups',
+        name: 'the provider',
+        most: 2,
+        look: async (object) => world.payments.find((seen) => seen.object === object) ?? null,
+      },
+    });
+    for (const report of [none, few]) {
+      const p8 = report.promises.find(({ promise }) => promise === 'P8');
+      assert.equal(p8?.state, 'partly');
+      assert.equal(report.violations, 0);
+    }
+    assert.match(JSON.stringify(few), /2 of 4 orders: their payments were not looked up/);
+  });
+
+  test('S8 P8: what differs only for a moment, between two looks, is no contradiction', async () => {
+    const world = await auditedWorld(database);
+    const arbiter = createPostgresArbiter({ db });
+    let looks = 0;
+    const report = await audit(db, world, {
+      arbiter: {
+        snapshot: async (event, partition) => {
+          const snapshot = await arbiter.snapshot(event, partition);
+          looks += 1;
+          if (looks === 1) snapshot.codes[0] = 0;
+          return snapshot;
+        },
+      },
+    });
+    assert.ok(looks > 1);
+    assert.equal(report.violations, 0);
+  });
+});
+
+describe('audit of a corrupted record', () => {
+  const scope = testScope();
+  let database: TestDatabase;
+  let db: Db;
+  before(async () => {
+    database = await testDatabase();
+    await withoutUniques(database);
+    db = createDb({ url: database.url, poolSize: 2, clock: systemClock, log: silentLogger });
+    scope.after(() => db.close());
+  });
+  test.after(() => scope.close());
+
+  test('S1 P1 P5 W3: a missing unique index is found, each of them', async () => {
+    const report = await audit(db, await auditedWorld(database));
+    const missing = report.promises.flatMap(({ violations }) => violations.map(({ says }) => says));
+    assert.equal(
+      missing.filter((says) => says.startsWith('no valid unique index')).length,
+      uniques.length + constraints.length,
+    );
+  });
+
+  for (const { promises, title, says, sql, payments, snapshot } of contradictions) {
+    test(`${promises.join(' ')}: ${title} is found`, async () => {
+      const world = await auditedWorld(database);
+      for (const statement of sql?.(world).split(';') ?? []) {
+        if (statement.trim()) await database.query(statement, [world.event]);
+      }
+      payments?.(world.payments, world);
+      const arbiter = createPostgresArbiter({ db });
+      const seen = async (event: number, partition: number): Promise<Snapshot> => {
+        const answer = await arbiter.snapshot(event, partition);
+        snapshot?.(answer.codes);
+        return answer;
+      };
+      const found = broken(await audit(db, world, { arbiter: { snapshot: seen } }));
+      assert.ok(
+        found.some((line) => says.test(line)),
+        `${says} in\n${found.join('\n')}`,
+      );
+      assert.deepEqual(
+        [...new Set(found.map((line) => line.slice(0, 2)))].sort(),
+        promises,
+        found.join('\n'),
+      );
+    });
+  }
+});
+
+describe('audit of holds in Redis', () => {
+  const scope = testScope();
+  let database: TestDatabase;
+  let db: Db;
+  before(async () => {
+    database = await testDatabase();
+    db = createDb({ url: database.url, poolSize: 2, clock: systemClock, log: silentLogger });
+    scope.after(() => db.close());
+  });
+  test.after(() => scope.close());
+
+  const now = systemClock.now();
+  const hold = (fields: Partial<StoredHold>): StoredHold => ({
+    hold: 'first',
+    visitor: 'a',
+    holder: 'a',
+    request: '',
+    seats: [9, 10],
+    grantedAt: now,
+    deadline: now + 600_000,
+    grant: 1,
+    order: null,
+    state: 'live',
+    ...fields,
+  });
+  const cases: { broken: string[]; title: string; holds: StoredHold[]; held?: number[]; says?: RegExp }[] = [
+    { broken: [], title: 'a live hold of its seats', holds: [hold({})] },
+    { broken: [], title: 'a lapsed hold of free seats', holds: [hold({ deadline: now - 1 })], held: [] },
+    { broken: [], title: 'a hold that a decision overrode', holds: [hold({ seats: [0, 9] })], held: [9] },
+    {
+      broken: ['S2'],
+      title: 'a hold short of a seat',
+      holds: [hold({})],
+      held: [9],
+      says: /S2 holds 9,10, but 10 are free/,
+    },
+    {
+      broken: ['S3'],
+      title: 'a seat under two holds',
+      holds: [hold({}), hold({ hold: 'second', holder: 'b', seats: [10] })],
+      says: /S3 .*first,second/,
+    },
+    {
+      broken: ['S4'],
+      title: 'a seat held by nobody',
+      holds: [hold({})],
+      held: [9, 10, 11],
+      says: /S4 .*held by no live hold/,
+    },
+    {
+      broken: ['S6'],
+      title: 'a hold of twenty minutes',
+      holds: [hold({ deadline: now + 20 * 60_000 })],
+      says: /S6 granted at/,
+    },
+    {
+      broken: ['S7'],
+      title: 'a holder above the quota',
+      holds: [hold({ holder: 'reserved', seats: [9, 10, 11, 12, 13] })],
+      held: [9, 10, 11, 12, 13],
+      says: /S7 holder reserved has 7/,
+    },
+  ];
+  for (const { broken: promises, title, holds, held, says } of cases) {
+    test(`S2 S3 S4 S6 S7: ${title} in Redis is ${promises.length > 0 ? 'found' : 'no contradiction'}`, async () => {
+      const world = await auditedWorld(database);
+      await database.query(`UPDATE event_partitions SET mode = 'redis' WHERE event_no = $1`, [world.event]);
+      const arbiter = createPostgresArbiter({ db });
+      const report = await audit(db, world, {
+        redisHolds: async () => holds,
+        arbiter: {
+          snapshot: async (event, partition) => {
+            const snapshot = await arbiter.snapshot(event, partition);
+            snapshot.codes.forEach((code, seat) => {
+              if (code === 1) snapshot.codes[seat] = 0;
+            });
+            for (const seat of held ?? [9, 10]) snapshot.codes[seat] = 1;
+            return snapshot;
+          },
+        },
+      });
+      const found = broken(report);
+      assert.deepEqual([...new Set(found.map((line) => line.slice(0, 2)))], promises, found.join('\n'));
+      if (says) assert.match(found[0] ?? '', says);
+    });
+  }
+});
