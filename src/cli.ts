@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { openArbiter, StartProblem } from './app.ts';
+import { registerAuditCommand } from './cli/audit.ts';
 import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
@@ -12,7 +13,7 @@ import { createLogger } from './runtime/log.ts';
 import { PostgresFault } from './runtime/postgres-install.ts';
 import { systemRandom } from './runtime/random.ts';
 import { StoreFault } from './runtime/store-fault.ts';
-import { createDb } from './sales/db.ts';
+import { createDb, type Db } from './sales/db.ts';
 
 /** What the process ends with. */
 export const exitCodes = { ok: 0, failed: 1, usage: 2, unavailable: 3 } as const;
@@ -71,30 +72,32 @@ export async function main(argv: readonly string[]): Promise<number> {
       print(flags.json ? JSON.stringify({ findings }) : findingsText(findings));
       if (findings.some(({ state }) => state === 'wrong')) code = exitCodes.failed;
     });
+  const openDatabase = async (): Promise<{ db: Db; close(): Promise<void> }> => {
+    const reached = await reachMigratedDatabase(config(), runtime());
+    const { clock, log } = runtime();
+    const db = createDb({
+      url: reached.url,
+      poolSize: 3,
+      clock,
+      log,
+      applicationName: 'onsale cli',
+      statementTimeoutMs,
+    });
+    const close = async (): Promise<void> => {
+      await db.close();
+      await reached.close();
+    };
+    return { db, close };
+  };
   registerOrganiseCommands(program, {
     clock: systemClock,
     random: systemRandom,
     print,
     fail,
     openArbiter,
-    openDatabase: async () => {
-      const reached = await reachMigratedDatabase(config(), runtime());
-      const { clock, log } = runtime();
-      const db = createDb({
-        url: reached.url,
-        poolSize: 3,
-        clock,
-        log,
-        applicationName: 'onsale cli',
-        statementTimeoutMs,
-      });
-      const close = async (): Promise<void> => {
-        await db.close();
-        await reached.close();
-      };
-      return { db, close };
-    },
+    openDatabase,
   });
+  registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 
