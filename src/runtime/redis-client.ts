@@ -121,7 +121,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
 }
 
 /** What goes before the script reaches the node right before it, on the same connection. */
-async function evaluate(
+function evaluate(
   link: RedisLink,
   script: LuaScript,
   keys: readonly string[],
@@ -132,7 +132,7 @@ async function evaluate(
   // Their own answers tell nothing that the script's does not.
   if (how.load) link.send('script', ['LOAD', script.text], { timeoutMs }).catch(() => {});
   if (how.asking) link.send('asking', [], { timeoutMs }).catch(() => {});
-  return await link.send('evalsha', [script.sha, keys.length, ...keys, ...args], {
+  return link.send('evalsha', [script.sha, keys.length, ...keys, ...args], {
     timeoutMs,
     buffers: script.buffers ?? false,
   });
@@ -243,8 +243,8 @@ function createTopology(options: {
     const connected = [...nodes.values()].filter((node) => node.link && !node.link.stuck);
     if (connected.length === 0) seedNodes();
     // Another first each time: one that is cut off from the others answers what it knew before.
-    const first = random.int(Math.max(connected.length, 1));
-    for (const node of [...connected.slice(first), ...connected.slice(0, first)]) {
+    const start = random.int(Math.max(connected.length, 1));
+    for (const node of [...connected.slice(start), ...connected.slice(0, start)]) {
       const reply = await node.link
         ?.send('cluster', ['SLOTS'], { timeoutMs: probeTimeoutMs })
         .catch(() => null);
@@ -269,11 +269,11 @@ function createTopology(options: {
   const noNode = (what: string): RedisFault =>
     new RedisFault('store_unavailable', 'unreachable', `Redis ${name}: ${what}`);
 
-  seedNodes();
+  const first = seedNodes()[0]!;
   return {
     nodeOf: (tag) => {
       if (closed) throw noNode('it is closed');
-      if (kind !== 'cluster') return seedNodes()[0]!;
+      if (kind !== 'cluster') return first;
       const at = map?.[slotFor(tag)];
       if (at === undefined)
         throw noNode(map ? 'no node of the cluster serves the slot' : 'the slots are not known yet');
@@ -294,7 +294,7 @@ function createTopology(options: {
             throw error.errors[0];
           },
         );
-      if (kind === 'single') return [seedNodes()[0]!];
+      if (kind === 'single') return [first];
       await refresh();
       if (!map || map.length < slotCount || map.includes(undefined)) throw noNode('some slots have no node');
       return primaryNodes();

@@ -127,6 +127,19 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     onChange();
   };
 
+  let gathering = false;
+  /** What is sent in one go of this process leaves in one write: the system call costs more than all the rest. */
+  const gather = (): void => {
+    if (gathering) return;
+    gathering = true;
+    const { stream } = redis;
+    stream.cork();
+    process.nextTick(() => {
+      gathering = false;
+      stream.uncork();
+    });
+  };
+
   const transmit = (name: string, args: readonly RedisArg[], options: SendOptions): Promise<unknown> =>
     new Promise((resolve, reject) => {
       if (redis.status !== 'ready' || !redis.stream?.writable)
@@ -144,6 +157,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
       const command = new Command(name, args as (string | number | Buffer)[], {
         replyEncoding: options.buffers ? null : 'utf8',
       });
+      gather();
       redis.sendCommand(command);
       command.promise.then(
         (value) => {
