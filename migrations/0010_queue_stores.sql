@@ -54,6 +54,11 @@ LANGUAGE sql STABLE AS $$
   FROM queue_gaps g WHERE g.event_no = p_event AND g.shard = p_shard AND g.last > p_from AND g.first <= p_to
 $$;
 
+CREATE FUNCTION in_queue_gap(p_event integer, p_shard smallint, p_number bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM queue_gaps g WHERE g.event_no = p_event AND g.shard = p_shard
+    AND g.first <= p_number AND g.last >= p_number)
+$$;
+
 -- As in 0003, and: answers phase 'moved' and draws nothing when this store does not issue the shard's numbers (any more),
 -- judged behind the counter's lock; notes the batch's arrivals.
 CREATE OR REPLACE FUNCTION queue_join(

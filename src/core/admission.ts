@@ -69,6 +69,8 @@ export interface AdmissionState {
 /** What set the rate. */
 export type AdmissionReason =
   | 'not_open'
+  /** Every partition was just degraded: until its grace ends only receipts are honoured, and nobody new could hold. */
+  | 'grace'
   /** No seat is free, held or reserved. */
   | 'nothing_left'
   /** The last seats are in baskets: few are let in, in case some come back. */
@@ -91,6 +93,33 @@ export interface AdmissionDecision {
   reason: AdmissionReason;
   /** Smoothed figures that the decision was made with. */
   estimates: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number };
+}
+
+/**
+ * Passes a second at most, by who arbitrates the holds. Postgres serves the holds of about 300 sessions a second beside all
+ * else that a sale asks of it. With Redis the holds cost it nothing; what remains is the record's part, some five calls for
+ * each of the sessions that buy: four times as many sessions leave it the same work. Signs of strain cut either further.
+ */
+export const postgresArbiterCeiling = 300;
+export const redisArbiterCeiling = 1_200;
+
+/** A partition as far as admission goes; `redis`: its holds belong to a Redis. */
+export interface PartitionStanding {
+  redis: boolean;
+  mode: 'postgres' | 'moving' | 'redis';
+  /** Epoch ms by Postgres's clock; null or past: no grace. */
+  graceUntil: number | null;
+}
+
+/**
+ * What the arbiters of an event are able to serve, passes a second. Admission does not know which partition a visitor will
+ * choose: one that Postgres arbitrates sets the ceiling for all. 0 while all are in grace. `now`: epoch ms, Postgres's clock.
+ */
+export function arbiterCeilingOf(partitions: readonly PartitionStanding[], now: number): number {
+  const inGrace = ({ graceUntil }: PartitionStanding): boolean => graceUntil !== null && graceUntil > now;
+  if (partitions.length > 0 && partitions.every(inGrace)) return 0;
+  const all = partitions.length > 0 && partitions.every(({ redis, mode }) => redis && mode === 'redis');
+  return all ? redisArbiterCeiling : postgresArbiterCeiling;
 }
 
 /** Width of the classes of `opened` and `lookers`. */
@@ -144,12 +173,17 @@ export function decideAdmission(
 
   const { free, held, reserved } = observed.seats;
   if (!observed.open) return nobody('not_open');
+  if (observed.arbiterCeiling <= 0) return nobody('grace');
   if (free + held + reserved <= 0) return nobody('nothing_left');
   const room = sessionsAllowed(observed, estimates, settings);
   if (room.inside <= 0) return nobody(room.few ? 'last_seats' : 'full');
 
   const release = Math.min(releaseMax, 1 / (1 - noShow));
-  const ceiling = Math.min(observed.arbiterCeiling, pathCeiling, observed.operatorCeiling ?? Infinity);
+  const ceiling = Math.min(
+    observed.arbiterCeiling,
+    pathCeiling ?? Infinity,
+    observed.operatorCeiling ?? Infinity,
+  );
   // More than the bucket lets through at once would have the crowd ask in vain.
   const callable = Math.min(room.callable * release, Math.max(fewMin, ceiling * burstSeconds));
   const everybody = observed.waiting <= callable;
@@ -254,8 +288,10 @@ function nextPathCeiling(
   observed: AdmissionObserved,
   settings: AdmissionSettings,
   seconds: number,
-): number {
+): number | null {
   const { path, arbiterCeiling } = observed;
+  // Nobody is let in: that tells nothing about the path.
+  if (arbiterCeiling <= 0) return before;
   const now = Math.min(before ?? arbiterCeiling, arbiterCeiling);
   const struggling =
     path !== null && (path.latencyP95Ms > settings.latencyMaxMs || path.errorShare > settings.errorShareMax);

@@ -1,4 +1,5 @@
 import type { EventNo } from '../core/hold.ts';
+import { knownNumbers } from '../core/watermark.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
@@ -11,6 +12,8 @@ import type { CountsObject, EventObject, StatusObject, Version } from './publish
 export interface LineFigures {
   frontier: number[];
   last: number[];
+  /** Per shard; see the status object. */
+  gaps: readonly (readonly (readonly [first: number, last: number])[])[];
   /** Passes a second over the last 30 s. */
   measuredRate: number;
   targetRate: number;
@@ -26,6 +29,8 @@ export interface PublishCommand {
   count: number;
   snapshot: Snapshot;
   line: LineFigures;
+  /** As the partitions' rows say it, ended ones too; absent: no partition has ever been lost. */
+  grace?: readonly { partition: number; until: number }[];
 }
 
 export interface Publisher {
@@ -69,7 +74,8 @@ export function createPublisher({ db, clock, payment }: PublisherOptions): Publi
       const { event, house, term, count, snapshot } = command;
       const v: Version = [term, count];
       const counts = countHouse(snapshot.codes, house);
-      const change = `${event.phase}/${event.version}/${event.layoutHash}/${counts.available === 0}`;
+      const inGrace = graceOf(command);
+      const change = `${event.phase}/${event.version}/${event.layoutHash}/${counts.available === 0}/${JSON.stringify(inGrace)}`;
       const objects: [ObjectName, Uint8Array][] = [];
       const add = (name: ObjectName, bytes: () => Uint8Array): void => {
         if (isDue(event.eventNo, term, name, change)) objects.push([name, bytes()]);
@@ -98,7 +104,7 @@ export function createPublisher({ db, clock, payment }: PublisherOptions): Publi
 function statusObject(v: Version, command: PublishCommand, counts: HouseCounts): StatusObject {
   const { event, house, snapshot, line } = command;
   const waiting = line.last.reduce(
-    (sum, last, shard) => sum + Math.max(0, last - (line.frontier[shard] ?? 0)),
+    (sum, last, shard) => sum + knownNumbers(line.frontier[shard] ?? 0, last, line.gaps[shard] ?? []),
     0,
   );
   return {
@@ -107,6 +113,8 @@ function statusObject(v: Version, command: PublishCommand, counts: HouseCounts):
     phase: event.phase,
     frontier: line.frontier,
     last: line.last,
+    gaps: line.gaps.map((shard) => shard.map(([first, last]) => [first, last])),
+    grace: graceOf(command),
     rate: { measured: twoDigits(line.measuredRate), target: twoDigits(line.targetRate) },
     noShow: twoDigits(line.noShow),
     seats: {
@@ -124,6 +132,13 @@ function statusObject(v: Version, command: PublishCommand, counts: HouseCounts):
     layout: house.layoutHash,
     log: null,
   };
+}
+
+/** Those whose grace has not ended by the clock that set it. */
+function graceOf({ grace = [], snapshot }: PublishCommand): StatusObject['grace'] {
+  return grace
+    .filter(({ until }) => until > snapshot.at)
+    .map(({ partition, until }) => ({ partition, until }));
 }
 
 function countsObject(v: Version, house: House, counts: HouseCounts): CountsObject {

@@ -20,6 +20,16 @@ export interface StatusObject {
   frontier: number[];
   /** Last number issued, per shard: how long the line is. */
   last: number[];
+  /**
+   * Per shard, ahead of the frontier, at most four: ranges [first, last] of numbers of which nobody knows how many were
+   * issued, since the store that issued them was lost. They count as nobody, and are passed in one step.
+   */
+  gaps: [first: number, last: number][][];
+  /**
+   * Partitions whose Redis was just lost, and until when (epoch ms) only receipts of holds are honoured in them: a page
+   * with a hold there presents its receipt again.
+   */
+  grace: { partition: number; until: number }[];
   /** Passes a second: measured over the last 30 s, and what the controller aims at. */
   rate: { measured: number; target: number };
   /** Smoothed share of called numbers that did not come. */

@@ -6,13 +6,21 @@ import {
   admissionSettingsDefault,
   admissionStart,
   decideAdmission,
+  postgresArbiterCeiling,
 } from '../core/admission.ts';
 import type { EventNo } from '../core/hold.ts';
 import { allows } from '../core/phase.ts';
+import { advanceByWatermark, type Gap, type ShardLine } from '../core/watermark.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import type { LeaderTask } from './controller.ts';
-import { type LineMeasure, measureLine, measureSessions, type SessionMeasure } from './measure.ts';
+import {
+  type LineMeasure,
+  measureLine,
+  measureSessions,
+  measureShards,
+  type SessionMeasure,
+} from './measure.ts';
 import type { AdmissionControl } from './waiting-room.ts';
 
 /** How many seats are in which state, by the arbiter's snapshot. */
@@ -32,6 +40,8 @@ export interface MeasuredAdmission {
   /** Per shard, as published: last number called, last number issued. */
   frontier: number[];
   last: number[];
+  /** Per shard, ahead of the frontier, the next ones only: ranges of which nobody knows how many were issued. */
+  gaps: Gap[][];
   /** Passes a second over the last 30 s, and what the bucket lets through. */
   measuredRate: number;
   targetRate: number;
@@ -56,7 +66,9 @@ export interface AdmissionTaskOptions {
   /** What the purchase path looked like over the last seconds; null when nothing was measured. */
   pathSignals?: (event: EventNo) => PathSignals | null;
   /** Passes a second that the arbiter in use can serve. */
-  arbiterCeiling?: (event: EventNo) => number;
+  arbiterCeiling?: (event: EventNo) => number | Promise<number>;
+  /** Before each measurement: brings Postgres up to date about numbers that another store issues (queue-stores.ts). */
+  refreshLine?: (event: EventNo, term: number) => Promise<void>;
   settings?: AdmissionSettings;
 }
 
@@ -70,9 +82,8 @@ export interface AdmissionTask extends LeaderTask {
   forget(event: EventNo): void;
 }
 
-/** Postgres arbitrates the holds of about that many sessions a second beside all else that a sale asks of it. */
-export const postgresArbiterCeiling = 300;
-
+/** Gaps of one shard that are published: those behind them are passed long after. */
+const gapsShownMax = 4;
 const rateWindowMs = 30_000;
 /** Measuring sessions takes a twentieth of the time at most: the larger the sale, the rarer. */
 const sessionsShareMax = 0.05;
@@ -91,6 +102,8 @@ interface Led {
   /** Readings of the count of passes, over the last 30 s. */
   readings: { at: number; issued: number }[];
   pause: { since: number | null; endedAt: number; lastedMs: number };
+  /** By shard: the last second of arrivals that is called. */
+  since: number[];
   measured: MeasuredAdmission | null;
 }
 
@@ -98,6 +111,7 @@ interface Led {
 export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTask {
   const { db, control, clock, seatCounts, pathSignals = () => null } = options;
   const { arbiterCeiling = () => postgresArbiterCeiling, settings = admissionSettingsDefault } = options;
+  const { refreshLine = async () => {} } = options;
   const led = new Map<EventNo, Led>();
 
   function ledOf(event: EventNo, term: number): Led {
@@ -113,6 +127,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       refreshFault: null,
       readings: [],
       pause: { since: null, endedAt: 0, lastedMs: 0 },
+      since: [],
       measured: null,
     };
     led.set(event, fresh);
@@ -155,28 +170,34 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     name: 'admission',
     async run({ event, term }) {
       const mine = ledOf(event, term);
+      await refreshLine(event, term);
       const now = clock.monotonic();
-      const [line, sessions, seats] = await Promise.all([
+      const [line, sessions, seats, ceiling] = await Promise.all([
         measureLine(db, event, settings.graceMs + frozenMs(mine, now, settings.graceMs)),
         sessionsOf(event, mine),
         seatCounts(event),
+        arbiterCeiling(event),
       ]);
-      const open = allows(line.phase, 'redeem');
+      // Nobody who is called can come while nobody is let in.
+      const open = allows(line.phase, 'redeem') && ceiling > 0;
       notePause(mine, open, now);
       const measuredRate = rateOf(mine, now, line.issued);
       const decision = decideAdmission(
         mine.state,
         {
           elapsedMs: mine.decidedAt === null ? 1_000 : now - mine.decidedAt,
-          open,
+          open: allows(line.phase, 'redeem'),
           path: pathSignals(event),
-          arbiterCeiling: arbiterCeiling(event),
+          arbiterCeiling: ceiling,
           ...observedOf(line, sessions, seats),
         },
         { ...settings, holdMs: line.holdMs ?? settings.holdMs },
       );
-      const frontier = advanced(line, decision.advance);
-      const { rate, burst } = decision;
+      const { rate, burst, advance } = decision;
+      const shards = await measureShards(db, event, mine.since);
+      // Nobody waits behind a gap: those in it are next.
+      const jump = rate > 0 && (advance > 0 || line.waiting === 0);
+      const frontier = advanceByWatermark(shards, advance, jump);
       if (!(await control.publish(event, term, { frontier, rate, burst }))) {
         led.delete(event);
         return;
@@ -184,11 +205,15 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       // Only now: a decision that was not published called nobody and used up nothing.
       mine.state = decision.state;
       mine.decidedAt = now;
+      mine.since = shards.map(
+        (shard, index) => calledSecond(shard, frontier[index]!) ?? mine.since[index] ?? 0,
+      );
       mine.measured = {
         term,
         at: now,
         frontier,
         last: line.last,
+        gaps: shards.map(({ gaps }, index) => gapsAhead(gaps, frontier[index]!)),
         measuredRate,
         targetRate: rate,
         noShow: decision.estimates.noShow,
@@ -222,7 +247,7 @@ function observedOf(
       held: seats.held,
       reserved: seats.reserved,
     },
-    waiting: line.last.reduce((sum, last, shard) => sum + last - line.frontier[shard]!, 0),
+    waiting: line.waiting,
     pending: line.pending,
     opened: withNew(sessions.opened),
     lookers: withNew(sessions.lookers),
@@ -233,21 +258,13 @@ function observedOf(
   };
 }
 
-/** Spreads the numbers to call over the shards, in turn, as far as each has any waiting. */
-function advanced(line: LineMeasure, advance: number): number[] {
-  const frontier = [...line.frontier];
-  let left = advance;
-  let open = frontier.map((_, shard) => shard).filter((shard) => line.last[shard]! > frontier[shard]!);
-  while (left > 0 && open.length > 0) {
-    const each = Math.max(1, Math.floor(left / open.length));
-    for (const shard of open) {
-      const calls = Math.min(each, left, line.last[shard]! - frontier[shard]!);
-      frontier[shard]! += calls;
-      left -= calls;
-    }
-    open = open.filter((shard) => line.last[shard]! > frontier[shard]!);
-  }
-  return frontier;
+/** The last second whose numbers are all called, of those that were read; it may still be going on. */
+function calledSecond({ arrivals }: ShardLine, frontier: number): number | null {
+  return arrivals.findLast(({ last }) => last <= frontier)?.second ?? null;
+}
+
+function gapsAhead(gaps: readonly Gap[], frontier: number): Gap[] {
+  return gaps.filter(([, last]) => last > frontier).slice(0, gapsShownMax);
 }
 
 function rateOf(mine: Led, now: number, issued: number): number {

@@ -2,6 +2,7 @@ import { ageClassMs } from '../core/admission.ts';
 import type { EventNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import type { Gap, ShardLine } from '../core/watermark.ts';
 import type { Db } from '../sales/db.ts';
 
 /** The line as it is: cheap, read with each tick. */
@@ -11,6 +12,8 @@ export interface LineMeasure {
   holdMs: number | null;
   frontier: number[];
   last: number[];
+  /** Numbers that are issued, as far as is known, and not called. */
+  waiting: number;
   /** Passes issued since the event's beginning. */
   issued: number;
   /** Called numbers within their grace that have not come. */
@@ -38,7 +41,7 @@ const noShowWindowMs = 120_000;
 
 /**
  * The frontier at an instant is its last move before it. `graceMs` is lengthened by the caller for a pause within it: while
- * paused nobody can come.
+ * paused nobody can come. Numbers in gaps count neither as called nor as come: nobody knows how many of them there are.
  */
 const lineText = `
   WITH edges AS (
@@ -50,18 +53,21 @@ const lineText = `
     FROM queue_counters c JOIN admissions a USING (event_no) WHERE c.event_no = $1
   ), counted AS (
     SELECT e.*,
+      e.graced - e.before - queue_gap_numbers($1, e.shard, e.before, e.graced) AS due,
+      e.frontier - e.graced - queue_gap_numbers($1, e.shard, e.graced, e.frontier) AS called,
+      e.last_no - e.frontier - queue_gap_numbers($1, e.shard, e.frontier, e.last_no) AS waiting,
       (SELECT count(*) FROM passes p WHERE p.event_no = $1 AND p.shard = e.shard
-        AND p.number > e.before AND p.number <= e.graced) AS came,
+        AND p.number > e.before AND p.number <= e.graced AND NOT in_queue_gap($1, e.shard, p.number)) AS came,
       (SELECT count(*) FROM passes p WHERE p.event_no = $1 AND p.shard = e.shard
-        AND p.number > e.graced AND p.number <= e.frontier) AS fresh
+        AND p.number > e.graced AND p.number <= e.frontier AND NOT in_queue_gap($1, e.shard, p.number)) AS fresh
     FROM edges e
   )
   SELECT v.phase, v.rate_ceiling, (v.settings->>'holdTtlMs')::double precision AS hold_ms, a.issued,
-    c.frontier, c.last, c.due, c.came, c.pending
+    c.frontier, c.last, c.due, c.came, c.pending, c.waiting
   FROM events v JOIN admissions a USING (event_no) CROSS JOIN (
     SELECT array_agg(frontier::double precision ORDER BY shard) AS frontier,
       array_agg(last_no::double precision ORDER BY shard) AS last,
-      sum(graced - before) AS due, sum(came) AS came, sum(frontier - graced - fresh) AS pending
+      sum(due) AS due, sum(came) AS came, sum(called - fresh) AS pending, sum(waiting) AS waiting
     FROM counted) c
   WHERE v.event_no = $1`;
 
@@ -73,23 +79,66 @@ export async function measureLine(db: Db, event: EventNo, graceMs: number): Prom
     issued: number;
     frontier: number[];
     last: number[];
+    waiting: number;
     due: number;
     came: number;
     pending: number;
   }>('measure_line', lineText, [event, graceMs, noShowWindowMs]);
   assert(row, `event ${event} exists and is published`);
-  const { phase, issued, frontier, last, due, came, pending } = row;
+  const { phase, issued, frontier, last, waiting, due, came, pending } = row;
   return {
     phase,
     rateCeiling: row.rate_ceiling,
     holdMs: row.hold_ms,
     frontier,
     last,
+    waiting: Math.max(0, waiting),
     issued,
     pending: Math.max(0, pending),
     due,
     came,
   };
+}
+
+/** Seconds of arrivals of one shard that a tick looks at: more than it calls. */
+const secondsMax = 240;
+/** A batch that Postgres drew may commit that much later than it was stamped. */
+const commitMs = 100;
+
+const shardsText = `
+  SELECT coalesce(a.frontier[c.shard + 1], 0) AS frontier, c.last_no AS last,
+    CASE WHEN c.mode = 'redis' THEN coalesce(c.read_ms, 0)
+      ELSE extract(epoch FROM statement_timestamp())::double precision * 1000 - $4 END AS "readAt",
+    w.seconds, w.lasts,
+    (SELECT coalesce(json_agg(json_build_array(g.first, g.last) ORDER BY g.first), '[]') FROM queue_gaps g
+      WHERE g.event_no = c.event_no AND g.shard = c.shard AND g.last > coalesce(a.frontier[c.shard + 1], 0)) AS gaps
+  FROM queue_counters c JOIN admissions a USING (event_no) CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(r.second::double precision ORDER BY r.second), '{}') AS seconds,
+      coalesce(array_agg(r.last::double precision ORDER BY r.second), '{}') AS lasts
+    FROM (SELECT second, last FROM queue_arrivals q WHERE q.event_no = c.event_no AND q.shard = c.shard
+      AND q.second >= coalesce(($2::bigint[])[c.shard + 1], 0) AND q.last > coalesce(a.frontier[c.shard + 1], 0)
+      ORDER BY second LIMIT $3) r) w
+  WHERE c.event_no = $1 ORDER BY c.shard`;
+
+/**
+ * Each shard's line for the watermark. \`since\`: seconds before it are called, by shard; only so that they are not read.
+ * Where a line is longer than what is read, it is told as if it ended there.
+ */
+export async function measureShards(db: Db, event: EventNo, since: readonly number[]): Promise<ShardLine[]> {
+  const rows = await db.query<{
+    frontier: number;
+    last: number;
+    readAt: number;
+    seconds: number[];
+    lasts: number[];
+    gaps: Gap[];
+  }>('measure_shards', shardsText, [event, since, secondsMax, commitMs]);
+  return rows.map(({ frontier, last, readAt, seconds, lasts, gaps }) => {
+    const arrivals = seconds.map((second, index) => ({ second, last: lasts[index]! }));
+    const end = arrivals[secondsMax - 1];
+    if (!end) return { frontier, last, readAt, arrivals, gaps };
+    return { frontier, last: end.last, readAt: (end.second + 1) * 1000 - 1, arrivals, gaps };
+  });
 }
 
 const sessionsText = `
