@@ -7,11 +7,12 @@ export async function inProcessWorld(): Promise<ArbiterWorld> {
   let phase: Phase = 'open';
   let mode: 'postgres' | 'moving' = 'postgres';
   let epoch = 1;
+  let graceUntil: number | null = null;
   return {
     arbiter: createInProcessArbiter({
       clock: { now: () => now },
       phaseOf: () => phase,
-      modeOf: () => ({ mode, epoch }),
+      modeOf: () => ({ mode, epoch, graceUntil }),
     }),
     event: 1,
     epoch,
@@ -23,6 +24,13 @@ export async function inProcessWorld(): Promise<ArbiterWorld> {
     },
     setMode: async (to) => {
       mode = to;
+      graceUntil = null;
+      epoch += 1;
+      return epoch;
+    },
+    lose: async (graceMs) => {
+      mode = 'postgres';
+      graceUntil = now + graceMs;
       epoch += 1;
       return epoch;
     },

@@ -45,13 +45,27 @@ export async function postgresWorld(database: TestDatabase, db: Db): Promise<Arb
         `UPDATE seats SET hold_until = hold_until - $2 * interval '1 second' WHERE event_no = $1 AND hold_until IS NOT NULL`,
         by,
       );
+      await database.query(
+        `UPDATE event_partitions SET grace_until = grace_until - $2 * interval '1 second' WHERE event_no = $1`,
+        by,
+      );
     },
     setPhase: async (phase) => {
       await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, phase]);
     },
     setMode: async (mode) => {
-      const sql = `UPDATE event_partitions SET mode = $2, epoch = nextval('epochs') WHERE event_no = $1`;
+      const sql = `UPDATE event_partitions SET mode = $2, epoch = nextval('epochs'), grace_until = NULL WHERE event_no = $1`;
       await database.query(sql, [event, mode]);
+      return epochOf();
+    },
+    // The same rows as partition_degrade leaves, for orders that are not in the record.
+    lose: async (graceMs) => {
+      await database.query(
+        `UPDATE event_partitions SET mode = 'postgres', epoch = nextval('epochs'), grace_until = clock_timestamp() + $2 * interval '1 ms'
+          WHERE event_no = $1`,
+        [event, graceMs],
+      );
+      await database.query(`DELETE FROM holds WHERE event_no = $1 AND state <> 'ordered'`, [event]);
       return epochOf();
     },
   };

@@ -1,16 +1,18 @@
 import test, { type TestContext } from 'node:test';
 import { doors, orders, pictures, projecting } from './arbiter-deciding.ts';
+import { grace } from './arbiter-grace.ts';
 import { claims, owners, quotas, replacing, time } from './arbiter-holding.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
 /**
  * What each adapter has to do, clause by clause. `makeWorld` makes a new event without seats, open, under a first epoch.
- * `skip`: why the adapter's store cannot be had here.
+ * `skip`: why the adapter's store cannot be had here. `without` leaves out what is asked only of a store that a lost one falls
+ * back to.
  */
 export function arbiterSuite(
   adapter: string,
   makeWorld: (t: TestContext) => Promise<ArbiterWorld>,
-  { skip = false }: { skip?: string | false } = {},
+  { skip = false, without = [] }: { skip?: string | false; without?: readonly 'grace'[] } = {},
 ): void {
   const clause = (title: string, run: (world: ArbiterWorld, t: TestContext) => Promise<void>) =>
     test(`${adapter}: ${title}`, { skip }, async (t) => run(await makeWorld(t), t));
@@ -24,6 +26,7 @@ export function arbiterSuite(
   projecting(clause);
   doors(clause);
   pictures(clause);
+  if (!without.includes('grace')) grace(clause);
 }
 
 export type Clause = (title: string, run: (world: ArbiterWorld, t: TestContext) => Promise<void>) => void;

@@ -14,6 +14,11 @@ export interface ArbiterWorld {
   setPhase(phase: Phase): Promise<void>;
   /** A new epoch when it is not the same mode again. */
   setMode(mode: 'postgres' | 'moving'): Promise<number>;
+  /**
+   * As if a Redis that arbitrated so far had been lost: all leases and memories forgotten, a new epoch, grace for `graceMs`.
+   * Absent: a store that is never fallen back to.
+   */
+  lose?(graceMs: number): Promise<number>;
 }
 
 export const minute = 60_000;
@@ -63,7 +68,7 @@ export function commandsOf(world: ArbiterWorld) {
         visitor,
         ...(force !== undefined && { force: idOf(force) }),
       }),
-    recover: (receipt: Hold) => world.arbiter.recover({ ...at(), receipt, seatsMax: 6 }),
+    recover: (receipt: Hold, seatsMax = 6) => world.arbiter.recover({ ...at(), receipt, seatsMax }),
     find: (hold: number) => world.arbiter.find(world.event, 0, idOf(hold)),
     project: (
       changes: [seat: SeatNo, version: number, state: 'available' | 'reserved' | 'sold' | 'blocked'][],
