@@ -1,5 +1,5 @@
 import { type BestFound, candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
-import { type EventNo, holdLimits } from '../core/hold.ts';
+import { type EventNo, holdLimits, type PartitionNo } from '../core/hold.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Claim } from '../inventory/arbiter.ts';
 import { isAvailable } from '../read-path/availability.ts';
@@ -10,8 +10,18 @@ import type { Wish } from './seat-wish.ts';
 
 type BestWish = Extract<Wish, { kind: 'best' }>;
 
+/** Where not to look. */
+export interface Excluded {
+  /** Gone, as claims have told. */
+  seats: ReadonlySet<SeatNo>;
+  /** Their stores do not answer, or their seats cannot be had by this buyer. */
+  partitions: ReadonlySet<PartitionNo>;
+}
+
 /** What to claim for a wish, and what to say of the seats that came of it. */
 export interface Found {
+  /** All of the claim's candidates are in it: one store decides about them. */
+  partition: PartitionNo;
   claim: Claim;
   /** Seats that were among the candidates: gone, when the claim answers `taken`. */
   considered: Iterable<SeatNo>;
@@ -20,17 +30,20 @@ export interface Found {
 
 export interface BestSeats {
   /** From this process's copy of the availability, seconds old: the arbiter decides. Null: nothing is left to try. */
-  find(
-    event: EventRecord,
-    house: House,
-    wish: BestWish,
-    excluded: ReadonlySet<SeatNo>,
-    attempt: number,
-  ): Found | null;
+  find(event: EventRecord, house: House, wish: BestWish, excluded: Excluded, attempt: number): Found | null;
   /** Told of each hold that this process was granted: the published bits learn of it seconds later. */
   granted(event: EventRecord, seats: readonly SeatNo[]): void;
-  /** Seats to offer to somebody whose named seats were taken: near them, as many, free as far as is known. */
-  nearest(event: EventRecord, house: House, wish: Wish, taken: readonly SeatNo[]): SeatNo[];
+  /**
+   * Seats to offer to somebody whose named seats were taken: near them, as many, free as far as is known; within one partition
+   * where a hold is to be replaced.
+   */
+  nearest(
+    event: EventRecord,
+    house: House,
+    wish: Wish,
+    taken: readonly SeatNo[],
+    within: PartitionNo | null,
+  ): SeatNo[];
 }
 
 const spreadSteps = 1 << 20;
@@ -47,6 +60,12 @@ const searchesPerWish = 32;
 const groupsLeftMin = 4;
 /** Each further try looks at so many times as many near equals: our copy of the house may be old by then. */
 const widenBy = 4;
+
+const nowhere: Excluded = { seats: new Set(), partitions: new Set() };
+
+export function allBut({ partitions }: House, only: PartitionNo): ReadonlySet<PartitionNo> {
+  return new Set(partitions.flatMap(({ partition }) => (partition === only ? [] : [partition])));
+}
 
 /** What this process knows about one published state of an event. */
 interface Moment {
@@ -70,11 +89,13 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
   }
 
   /** On sale and free as last published; before anything was (a first start), all may be tried: the arbiter decides. */
-  function freeSeats(event: EventRecord, house: House, excluded: ReadonlySet<SeatNo>) {
+  function freeSeats(event: EventRecord, house: House, excluded: Excluded) {
     const bits = published.get(event.event, 'availability')?.bytes;
+    const several = excluded.partitions.size > 0;
     return (seat: SeatNo): boolean =>
       (bits === undefined || isAvailable(bits, seat)) &&
-      !excluded.has(seat) &&
+      !excluded.seats.has(seat) &&
+      !(several && excluded.partitions.has(house.partitionOf(seat))) &&
       event.prices[house.seats[seat]?.category ?? ''] !== undefined;
   }
 
@@ -82,7 +103,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     event: EventRecord,
     house: House,
     wish: BestWish,
-    excluded: ReadonlySet<SeatNo>,
+    excluded: Excluded,
     widen: number,
   ): BestFound {
     const { quantity, category, section } = wish;
@@ -117,7 +138,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
       return { ...found, groups };
     }
-    const made = search(event, house, wish, gone, 1);
+    const made = search(event, house, wish, { ...nowhere, seats: gone }, 1);
     searches.set(key, made);
     return made;
   }
@@ -125,7 +146,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
   return {
     find(event, house, wish, excluded, attempt) {
       const best =
-        attempt === 1
+        attempt === 1 && excluded.partitions.size === 0
           ? shared(event, house, wish)
           : search(event, house, wish, excluded, widenBy ** (attempt - 1));
       const note = best.note === 'split' || best.note === 'other_section' ? notes[best.note] : undefined;
@@ -135,18 +156,23 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
         const considered = Array.from({ length: count }, (_, i) => first + i);
         const start = random.int(count);
         const claim: Claim = { kind: 'units', first, count, start, quantity: wish.quantity };
-        return { claim, considered, described };
+        return { partition: house.partitionOf(first), claim, considered, described };
       }
-      if (best.groups.length === 0) return null;
-      return { claim: { kind: 'groups', groups: best.groups }, considered: best.groups.flat(), described };
+      const [first] = best.groups;
+      if (!first) return null;
+      // A group lies in one section, and so in one partition.
+      const partition = house.partitionOf(first[0]!);
+      const groups = best.groups.filter((group) => house.partitionOf(group[0]!) === partition);
+      return { partition, claim: { kind: 'groups', groups }, considered: groups.flat(), described };
     },
     granted(event, seats) {
       const moment = momentOf(event);
       for (const seat of seats) moment.gone.add(seat);
     },
-    nearest(event, house, wish, taken) {
+    nearest(event, house, wish, taken, within) {
       if (wish.kind === 'best') return [];
-      const free = freeSeats(event, house, new Set(taken));
+      const partitions = within === null ? nowhere.partitions : allBut(house, within);
+      const free = freeSeats(event, house, { seats: new Set(taken), partitions });
       return nearestFree(preparedHouse(house), wish.seats, free, wish.seats.length) ?? [];
     },
   };

@@ -1,17 +1,18 @@
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { seatStateOfOrder } from '../core/order.ts';
-import type { SeatNo } from '../core/seat-map.ts';
-import type { Claim, HoldCommand, HoldOutcome } from '../inventory/arbiter.ts';
+import type { Claim, HoldOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { AdmissionPass } from '../waiting-room/credentials.ts';
 import { holdAnswer, iso, linesOf, seatInfos } from './answers.ts';
 import type { HoldAnswer } from './api-types.ts';
 import { claimPatienceMs, createArbiterTime } from './arbiter-time.ts';
-import { type BestSeats, createBestSeats, type Found } from './best-seats.ts';
+import { allBut, createBestSeats, type Found } from './best-seats.ts';
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
+import { createHoldClaims, underEpoch } from './hold-claims.ts';
 import { problemOfHold, problemOfRecover, problemOfRelease } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';
 import {
@@ -25,22 +26,26 @@ import {
   RecoveringSchema,
   uuidPattern,
 } from './schemas.ts';
-import { readWish, requestHash, type Wish } from './seat-wish.ts';
+import { readWish, requestHash } from './seat-wish.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 const uuidForm = new RegExp(uuidPattern);
 const tags = ['holds'];
-/** A whole house is one partition until part of it is given a store of its own. */
-const partition: PartitionNo = 0;
-/** Best available: how often the candidates are drawn anew when all of them were gone. */
-const bestTriesMax = 4;
 
 export function registerHolds(app: App, deps: HttpDeps): void {
   const { arbiter, credentials, events, clock } = deps;
   const visitors = createVisitors(deps);
   const best = createBestSeats(deps);
-  const arbiterTime = createArbiterTime(deps);
+  const claims = createHoldClaims({ ...deps, best });
+  /** Each partition's store has a clock of its own. */
+  const times = new Map<string, ReturnType<typeof createArbiterTime>>();
+  const timeOf = (event: EventRecord, partition: PartitionNo) => {
+    const key = `${event.eventNo}/${partition}`;
+    const time = times.get(key) ?? createArbiterTime(deps);
+    times.set(key, time);
+    return time;
+  };
 
   const answer = async (event: EventRecord, hold: Hold, found?: Found): Promise<HoldAnswer> =>
     holdAnswer({
@@ -49,7 +54,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       house: await events.house(event),
       receipt: credentials.signReceipt(hold),
       // The deadline is by the arbiter’s clock, so the time to compare it with is too, once it is known.
-      serverTime: arbiterTime.in(0) ?? clock.now(),
+      serverTime: timeOf(event, hold.partition).in(0) ?? clock.now(),
       best: found?.described,
     });
 
@@ -75,36 +80,43 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const { visitor } = pass;
       const house = await events.house(event);
       const wish = readWish(request.body, event, house);
-      const commandNow = (): Omit<HoldCommand, 'claim' | 'epoch'> => ({
-        event: event.eventNo,
-        partition,
-        hold: credentials.holdIdOf(event.eventNo, visitor, key),
-        visitor,
-        holder: visitor,
-        request: requestHash(wish, request.body.replaces),
-        ttlMs: event.settings.holdTtlMs,
-        seatsMax: event.settings.holdSeatsMax,
-        replaces: request.body.replaces ?? null,
-        // The session ends by the stores' clock, not by ours.
-        notAfter: Math.min(arbiterTime.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
-      });
-      let command = commandNow();
-      const wished = { deps, best, event, house, wish };
-      let { outcome, found } = await claimWish({ ...wished, command });
-      // It stood in our own queue for too long, and nothing was granted: its buyer still waits, so once more.
-      if (outcome.kind === 'too_late' && command.notAfter !== pass.expiresAt && !request.raw.destroyed) {
-        arbiterTime.seen(command, outcome);
-        command = commandNow();
-        ({ outcome, found } = await claimWish({ ...wished, command }));
-      }
-      if (outcome.kind === 'too_late' && command.notAfter === pass.expiresAt) throw problem('pass_expired');
-      arbiterTime.seen(command, outcome);
+      const { replaces = null } = request.body;
+      const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
+      const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
+      const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
+        const time = timeOf(event, partition);
+        for (let again = false; ; again = true) {
+          const command = {
+            event: event.eventNo,
+            partition,
+            hold: idIn(partition),
+            visitor,
+            holder: visitor,
+            request: requestHash(wish, request.body.replaces),
+            claim: what,
+            ttlMs: event.settings.holdTtlMs,
+            seatsMax: event.settings.holdSeatsMax,
+            replaces,
+            // The session ends by the stores' clock, not by ours.
+            notAfter: Math.min(time.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
+          };
+          const outcome = await underEpoch(deps, event, partition, (epoch) =>
+            arbiter.hold({ ...command, epoch }),
+          );
+          time.seen(command, outcome);
+          if (outcome.kind !== 'too_late') return outcome;
+          if (command.notAfter === pass.expiresAt) throw problem('pass_expired');
+          // It stood in our own queue for too long, and nothing was granted: its buyer still waits, so once more.
+          if (again || request.raw.destroyed) return outcome;
+        }
+      };
+      const { outcome, found } = await claims.make({ event, house, wish, visitor, held, idIn, claim });
       switch (outcome.kind) {
         case 'granted':
           best.granted(event, outcome.hold.seats);
           return reply.code(outcome.repeated ? 200 : 201).send(await answer(event, outcome.hold, found));
         case 'taken': {
-          const nearest = best.nearest(event, house, wish, outcome.seats);
+          const nearest = best.nearest(event, house, wish, outcome.seats, held);
           throw problem('taken', {
             extra: { seats: outcome.seats, nearest: seatInfos(house, linesOf(event, house, nearest)) },
           });
@@ -150,12 +162,10 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     },
     async (request, reply) => {
       reply.header('cache-control', 'no-store');
-      const { id, event, visitor } = await locateMine(deps, visitors.of(request), request.params.hold);
-      const outcome = await withEpoch(deps, event, (epoch) =>
-        arbiter.release({ event: event.eventNo, partition, epoch, hold: id, visitor }),
-      );
-      if (outcome.kind === 'bound') await abandonBound(deps, event, id);
-      else if (outcome.kind === 'hold_gone') await refuseOrdered(deps, id);
+      const mine = await locateMine(deps, visitors.of(request), request.params.hold);
+      const outcome = await releaseEverywhere(deps, mine);
+      if (outcome.kind === 'bound') await abandonBound(deps, mine);
+      else if (outcome.kind === 'hold_gone') await refuseOrdered(deps, mine.id);
       else refuse(problemOfRelease(outcome));
       return reply.code(204).send(null);
     },
@@ -176,13 +186,16 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     },
     async (request, reply) => {
       reply.header('cache-control', 'no-store');
-      const { id, event, visitor } = await locateMine(deps, visitors.of(request), request.params.hold);
+      const mine = await locateMine(deps, visitors.of(request), request.params.hold);
+      const { id, event, partition, visitor } = mine;
       const read = credentials.readReceipt(request.body.receipt, { event: event.eventNo, visitor });
-      if (read.kind === 'invalid' || read.hold.hold !== id) throw problem('receipt_refused');
-      const outcome = await withEpoch(deps, event, (epoch) =>
+      if (read.kind === 'invalid' || read.hold.hold !== id || read.hold.partition !== partition) {
+        throw problem('receipt_refused');
+      }
+      const outcome = await underEpoch(deps, event, partition, (epoch) =>
         arbiter.recover({
           event: event.eventNo,
-          partition: read.hold.partition,
+          partition,
           epoch,
           receipt: read.hold,
           seatsMax: event.settings.holdSeatsMax,
@@ -219,69 +232,37 @@ function admitted(
   return read.pass;
 }
 
-interface WishedClaim {
-  deps: HttpDeps;
-  best: BestSeats;
-  event: EventRecord;
-  house: House;
-  wish: Wish;
-  command: Omit<HoldCommand, 'claim' | 'epoch'>;
-}
-
-async function claimWish(wished: WishedClaim): Promise<{ outcome: HoldOutcome; found?: Found }> {
-  const { deps, best, event, house, wish, command } = wished;
-  const claim = (what: Claim): Promise<HoldOutcome> =>
-    withEpoch(deps, event, (epoch) => deps.arbiter.hold({ ...command, epoch, claim: what }));
-  if (wish.kind === 'seats') return { outcome: await claim({ kind: 'seats', seats: wish.seats }) };
-
-  const excluded = new Set<SeatNo>();
-  for (let attempt = 1; ; attempt++) {
-    const found = best.find(event, house, wish, excluded, attempt);
-    if (!found) return { outcome: await repeatedOrTaken(wished) };
-    const outcome = await claim(found.claim);
-    if (outcome.kind !== 'taken' || attempt === bestTriesMax) return { outcome, found };
-    for (const seat of found.considered) excluded.add(seat);
-  }
-}
-
-/** Nothing is left to try, yet this may be the repeat of a claim that was granted when there was. */
-async function repeatedOrTaken({ deps, event, command }: WishedClaim): Promise<HoldOutcome> {
-  const hold = await deps.arbiter.find(event.eventNo, partition, command.hold);
-  return hold && hold.visitor === command.visitor
-    ? { kind: 'granted', hold, repeated: true }
-    : { kind: 'taken', seats: [] };
-}
-
-/** Asks under the epoch we believe in, and once more under the present one when that was another. */
-async function withEpoch<Outcome extends { kind: string }>(
-  { events }: Pick<HttpDeps, 'events'>,
+/** The partition of a hold that is to be replaced; null: the id is none of this visitor's, as the arbiter will say. */
+function heldPartition(
+  { credentials }: HttpDeps,
   event: EventRecord,
-  ask: (epoch: number) => Promise<Outcome>,
-): Promise<Outcome> {
-  const epochNow = async (): Promise<number> => {
-    const mode = (await events.modes(event.eventNo)).find((each) => each.partition === partition);
-    if (!mode || mode.mode === 'moving') throw problem('busy', { retryAfterMs: 500 });
-    return mode.epoch;
-  };
-  const outcome = await ask(await epochNow());
-  if (outcome.kind !== 'stale') return outcome;
-  events.forgetModes(event.eventNo);
-  return await ask(await epochNow());
+  house: House,
+  visitor: Visitor,
+  id: HoldId,
+): PartitionNo | null {
+  const place = credentials.holdPlaceOf(id, visitor);
+  const known = house.partitions.some(({ partition }) => partition === place?.partition);
+  return place?.event === event.eventNo && known ? place.partition : null;
 }
 
 interface Mine {
   id: HoldId;
   event: EventRecord;
+  house: House;
+  partition: PartitionNo;
   visitor: Visitor;
 }
 
 /** Somebody else's hold, and one that never was, do not exist for this visitor: its id tells. */
 async function locateMine(deps: HttpDeps, visitor: Visitor | null, id: string): Promise<Mine> {
-  const eventNo = visitor && uuidForm.test(id) ? deps.credentials.holdEventOf(id, visitor) : null;
+  const place = visitor && uuidForm.test(id) ? deps.credentials.holdPlaceOf(id, visitor) : null;
   // Postgres counts events with 31 bits: a stray id may decode to more.
-  const event = eventNo !== null && eventNo <= 0x7fffffff ? await deps.events.findByNo(eventNo) : null;
-  if (!visitor || !event?.layoutHash) throw problem('unknown_hold');
-  return { id, event, visitor };
+  const event = place && place.event <= 0x7fffffff ? await deps.events.findByNo(place.event) : null;
+  if (!visitor || !place || !event?.layoutHash) throw problem('unknown_hold');
+  const house = await deps.events.house(event);
+  const { partition } = place;
+  if (!house.partitions.some((each) => each.partition === partition)) throw problem('unknown_hold');
+  return { id, event, house, partition, visitor };
 }
 
 export async function findMine(
@@ -290,9 +271,31 @@ export async function findMine(
   id: string,
 ): Promise<Mine & { hold: Hold | null }> {
   const mine = await locateMine(deps, visitor, id);
-  const hold = await deps.arbiter.find(mine.event.eventNo, partition, id);
+  const hold = await deps.arbiter.find(mine.event.eventNo, mine.partition, id);
   if (hold && hold.visitor !== mine.visitor) throw problem('unknown_hold');
   return { ...mine, hold };
+}
+
+/**
+ * The wish of that id may still be on its way to another partition, where it has another id: there a tombstone is left, as in
+ * its own, so that it cannot leave a ghost.
+ */
+async function releaseEverywhere(deps: HttpDeps, mine: Mine): Promise<ReleaseOutcome> {
+  const { event, house, partition, visitor } = mine;
+  const releaseIn = (where: PartitionNo): Promise<ReleaseOutcome> => {
+    const hold = deps.credentials.holdIdIn(mine.id, visitor, where);
+    return underEpoch(deps, event, where, (epoch) =>
+      deps.arbiter.release({ event: event.eventNo, partition: where, epoch, hold, visitor }),
+    );
+  };
+  const others = [...allBut(house, partition)].map((where) =>
+    releaseIn(where).catch((error: unknown) => {
+      // A store that is away decides nothing about the hold of another.
+      if (!(error instanceof StoreFault)) throw error;
+    }),
+  );
+  const [outcome] = await Promise.all([releaseIn(partition), ...others]);
+  return outcome;
 }
 
 function refuse(refused: Error | null): void {
@@ -300,8 +303,8 @@ function refuse(refused: Error | null): void {
 }
 
 /** Payment was about to start: if it did, the seats are the order's; if not, no order can come of the hold any more. */
-async function abandonBound({ arbiter, checkout }: HttpDeps, event: EventRecord, id: HoldId): Promise<void> {
-  const hold = await arbiter.find(event.eventNo, partition, id);
+async function abandonBound({ arbiter, checkout }: HttpDeps, mine: Mine): Promise<void> {
+  const hold = await arbiter.find(mine.event.eventNo, mine.partition, mine.id);
   if (!hold) return;
   const outcome = await checkout.abandon(hold);
   if (outcome.kind === 'ordered') throw problem('hold_ordered', { extra: { order: outcome.order.order } });

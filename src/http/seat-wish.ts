@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import type { PartitionNo } from '../core/hold.ts';
 import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
-import { fullKind } from './answers.ts';
+import { fullKind, linesOf, seatInfos } from './answers.ts';
 import { problem } from './errors.ts';
 
 /** What a buyer asks for, checked against the house. */
@@ -89,6 +90,44 @@ function checkWholeBoxes(seats: readonly SeatNo[], house: House): void {
     if (count === undefined || !section.sellAsUnit || count === seatCount(section)) continue;
     throw problem('sold_as_unit', { extra: { section: section.id, seats: seatsOf(section) } });
   }
+}
+
+/** The partition that all of the seats are in. Otherwise the refusal, which says what lies in which part of the house. */
+export function partitionOfSeats(
+  seats: readonly SeatNo[],
+  event: EventRecord,
+  house: House,
+  /** The partition of the hold that they are to replace. */
+  held: PartitionNo | null,
+): PartitionNo {
+  const found = new Map<PartitionNo, SeatNo[]>();
+  for (const seat of seats) {
+    const partition = house.partitionOf(seat);
+    found.set(partition, [...(found.get(partition) ?? []), seat]);
+  }
+  const [first = 0] = found.keys();
+  if (found.size === 1 && (held === null || held === first)) return first;
+  const parts = [...found]
+    .sort(([a], [b]) => a - b)
+    .map(([partition, some]) => ({ partition, seats: seatInfos(house, linesOf(event, house, some)) }));
+  const extra = {
+    parts,
+    held,
+  };
+  if (found.size === 1) {
+    throw problem('across_partitions', {
+      detail:
+        'The seats that you hold and these are sold in separate parts of the house. Hold these by themselves, then give the others back. Nothing was changed.',
+      extra,
+    });
+  }
+  const named = parts
+    .map((part) => [...new Set(part.seats.map(({ sectionName }) => sectionName))].join(', '))
+    .join(' / ');
+  throw problem('across_partitions', {
+    detail: `These seats are sold in separate parts of the house; choose within one: ${named}. Nothing was held.`,
+    extra,
+  });
 }
 
 export function seatCount(section: LayoutSection): number {

@@ -1,8 +1,36 @@
 import { seatStates } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
+import type { Snapshot } from '../inventory/arbiter.ts';
 import type { House } from '../sales/events.ts';
 
 const codeAvailable = seatStates.indexOf('available');
+
+const codeForeign = 255;
+
+/**
+ * The whole house from its partitions' snapshots. It is as old as its oldest part; 255: a seat of a partition that is not among
+ * them, which counts as in no state.
+ */
+export function mergeSnapshots(parts: readonly Snapshot[]): Snapshot {
+  const [first] = parts;
+  assert(first, 'a partition at least');
+  if (parts.length === 1) return first;
+  const codes = new Uint8Array(Math.max(...parts.map((part) => part.codes.length))).fill(codeForeign);
+  for (const part of parts) {
+    for (let seat = 0; seat < part.codes.length; seat++) {
+      const code = part.codes[seat]!;
+      if (code === codeForeign) continue;
+      assert(codes[seat] === codeForeign, `seat ${seat} belongs to one partition`);
+      codes[seat] = code;
+    }
+  }
+  return {
+    at: Math.min(...parts.map(({ at }) => at)),
+    epoch: Math.max(...parts.map(({ epoch }) => epoch)),
+    codes,
+  };
+}
 
 /** One bit a seat by seat_no, least significant bit first, 1 = available. `codes`: seat states as in a snapshot. */
 export function availabilityBits(codes: Uint8Array, seatCount: number): Uint8Array {

@@ -12,6 +12,7 @@ import {
   type HoldId,
   holdLimits,
   type OrderId,
+  type PartitionNo,
   type Visitor,
 } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
@@ -93,8 +94,10 @@ type Kind = keyof typeof kinds;
 const macBytes = 16;
 const secretBytesMin = 32;
 const visitorSecretBytes = 24;
-/** Of a hold's id: the event's number and two zeros that tell the right visitor from others. */
+/** Of a hold's id: the event's number, a zero that tells the right visitor from others, the partition's number. */
 const maskedBytes = 6;
+/** More than an event may have (sales/partitions.ts); the bits that are left over tell the right visitor too. */
+const partitionsEnd = 32;
 /** Longer than any text we sign: refused before any work is done on it. */
 const textMax = 1_400;
 /** A place in line outlives months of a slow sale, yet no ticket is valid for ever. */
@@ -136,6 +139,26 @@ export function createCredentials(options: CredentialOptions) {
   /** Over all but the bytes that it masks. */
   const maskOf = (visitor: Visitor, name: Uint8Array): Buffer =>
     macOf(keys.holdEvent, fieldsOf([visitorBytes(visitor), name.subarray(maskedBytes)]));
+
+  /** The event and partition inside, and how to put others there. */
+  function masked(hold: HoldId | Buffer, visitor: Visitor) {
+    const name = Buffer.from(typeof hold === 'string' ? uuidBytes(hold) : hold);
+    const mask = maskOf(visitor, name);
+    const head = Buffer.from(name.subarray(0, maskedBytes).map((byte, i) => byte ^ mask[i]!));
+    return {
+      event: head.readUInt32BE(0),
+      zero: head[4]!,
+      partition: head[5]!,
+      with(event: EventNo, partition: PartitionNo): HoldId {
+        assert(partition >= 0 && partition < partitionsEnd, 'a partition that fits into an id');
+        const made = Buffer.alloc(maskedBytes);
+        made.writeUInt32BE(event);
+        made[5] = partition;
+        for (const [i, byte] of made.entries()) name[i] = byte ^ mask[i]!;
+        return uuidText(name);
+      },
+    };
+  }
 
   const orderSecretBytes = (order: OrderId) => macOf(keys.orderSecret, uuidBytes(order));
 
@@ -211,10 +234,10 @@ export function createCredentials(options: CredentialOptions) {
     },
 
     /**
-     * Whoever repeats the request names the same hold, and nobody else can name it. The event's number is inside, masked
-     * by the visitor, so that a hold is found by its id alone, whatever store holds it.
+     * Whoever repeats the request names the same hold, and nobody else can name it. The event's and the partition's
+     * numbers are inside, masked by the visitor, so that a hold is found by its id alone, whatever store holds it.
      */
-    holdIdOf(event: EventNo, visitor: Visitor, idempotencyKey: string): HoldId {
+    holdIdOf(event: EventNo, visitor: Visitor, idempotencyKey: string, partition: PartitionNo = 0): HoldId {
       const name = Buffer.from(
         macOf(
           keys.holdId,
@@ -228,19 +251,19 @@ export function createCredentials(options: CredentialOptions) {
       // RFC 9562 version 8: a UUID whose bits are the maker's own.
       name[6] = (name[6]! & 0x0f) | 0x80;
       name[8] = (name[8]! & 0x3f) | 0x80;
-      const mask = maskOf(visitor, name);
-      const head = Buffer.alloc(maskedBytes);
-      head.writeUInt32BE(event);
-      for (const [i, byte] of head.entries()) name[i] = byte ^ mask[i]!;
-      return uuidText(name);
+      return masked(name, visitor).with(event, partition);
     },
 
-    /** The event of this visitor's hold; null for an id that was not made for this visitor (but for one in 65,536). */
-    holdEventOf(hold: HoldId, visitor: Visitor): EventNo | null {
-      const name = uuidBytes(hold);
-      const mask = maskOf(visitor, name);
-      const head = Buffer.from(name.subarray(0, maskedBytes).map((byte, i) => byte ^ mask[i]!));
-      return head.readUInt16BE(4) === 0 ? head.readUInt32BE(0) : null;
+    /** Where this visitor's hold is; null for an id that was not made for this visitor (but for one in 2,048). */
+    holdPlaceOf(hold: HoldId, visitor: Visitor): { event: EventNo; partition: PartitionNo } | null {
+      const { event, zero, partition } = masked(hold, visitor);
+      return zero === 0 && partition < partitionsEnd ? { event, partition } : null;
+    },
+
+    /** The id that the same request has in another partition. */
+    holdIdIn(hold: HoldId, visitor: Visitor, partition: PartitionNo): HoldId {
+      const place = masked(hold, visitor);
+      return place.with(place.event, partition);
     },
 
     /** One order at most comes of a hold: its identity is the hold's. */

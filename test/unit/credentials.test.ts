@@ -268,8 +268,14 @@ test('hold and order ids are UUIDs, the same for the same request and never for 
       assert.match(id, form);
       assert.match(order, form);
       assert.equal(credentials.holdIdOf(e, v, key), id);
-      assert.equal(credentials.holdEventOf(id, v), e);
+      assert.deepEqual(credentials.holdPlaceOf(id, v), { event: e, partition: 0 });
+      const elsewhere = credentials.holdIdOf(e, v, key, 31);
+      assert.match(elsewhere, form);
+      assert.deepEqual(credentials.holdPlaceOf(elsewhere, v), { event: e, partition: 31 });
+      assert.equal(credentials.holdIdIn(id, v, 31), elsewhere);
+      assert.equal(credentials.holdIdIn(elsewhere, v, 0), id);
       const others = [
+        elsewhere,
         credentials.holdIdOf(e + 1, v, key),
         credentials.holdIdOf(e, v, otherKey),
         make(2).holdIdOf(e, v, key),

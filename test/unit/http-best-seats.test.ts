@@ -31,6 +31,7 @@ const event = {
 } as unknown as EventRecord;
 const bytes = new Uint8Array(Math.ceil(layout.seatCount / 8)).fill(255);
 const wish = { kind: 'best', quantity: 2 } as const;
+const nothing = { seats: new Set<number>(), partitions: new Set<number>() };
 
 function bestAt(version: [number, number]) {
   const published = { get: () => ({ bytes, version }) } as unknown as HttpDeps['published'];
@@ -41,7 +42,7 @@ test('no seat that this process granted is offered again while the published bit
   const best = bestAt([1, 1]);
   const gone = new Set<number>();
   for (let buyer = 0; buyer < 150; buyer++) {
-    const found = best.find(event, house, wish, new Set(), 1);
+    const found = best.find(event, house, wish, nothing, 1);
     assert.ok(found, `buyer ${buyer} finds seats`);
     if (found.claim.kind !== 'groups') break;
     for (const seat of found.claim.groups.flat())
@@ -60,19 +61,40 @@ test('seats that came back are offered with the next publishing, although the bi
     event,
     seats.map(({ seatNo }) => seatNo),
   );
-  assert.equal(best.find(event, house, wish, new Set(), 1), null);
+  assert.equal(best.find(event, house, wish, nothing, 1), null);
   version[1] = 2;
-  assert.ok(best.find(event, house, wish, new Set(), 1));
+  assert.ok(best.find(event, house, wish, nothing, 1));
 });
 
 test('seats without a price, and excluded ones, are not offered', () => {
   const [only] = plan.categories;
   const cheap = { ...event, prices: { [only!.name]: 100 } };
-  const found = bestAt([1, 1]).find(cheap, house, wish, new Set(), 1);
+  const found = bestAt([1, 1]).find(cheap, house, wish, nothing, 1);
   assert.ok(found?.claim.kind === 'groups');
   for (const seat of found.claim.groups.flat()) assert.equal(seats[seat]!.category, only!.name);
-  const rest = bestAt([1, 1]).find(event, house, wish, new Set(found.considered), 2);
+  const rest = bestAt([1, 1]).find(event, house, wish, { ...nothing, seats: new Set(found.considered) }, 2);
   assert.ok(rest);
   const excluded = new Set(found.considered);
   for (const seat of rest.considered) assert.ok(!excluded.has(seat));
+});
+
+test('best available: all candidates of a claim lie in one partition, and none in one that is left out', () => {
+  const [first] = plan.sections;
+  const apart: House = { ...house, partitionOf: (seat) => (seats[seat]!.sectionId === first!.id ? 1 : 0) };
+  const best = bestAt([1, 1]);
+  const seen = new Set<number>();
+  for (let buyer = 0; buyer < 60; buyer++) {
+    const found = best.find(event, apart, wish, nothing, 1 + (buyer % 3));
+    assert.ok(found?.claim.kind === 'groups');
+    for (const seat of found.claim.groups.flat()) assert.equal(apart.partitionOf(seat), found.partition);
+    seen.add(found.partition);
+  }
+  assert.deepEqual([...seen].sort(), [0, 1], 'both were offered');
+  for (const [out, left] of [
+    [0, 1],
+    [1, 0],
+  ] as const) {
+    const found = best.find(event, apart, wish, { ...nothing, partitions: new Set([out]) }, 1);
+    assert.equal(found?.partition, left);
+  }
 });

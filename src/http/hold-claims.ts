@@ -1,0 +1,125 @@
+import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { Claim, HoldOutcome, Retry } from '../inventory/arbiter.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { House } from '../sales/events.ts';
+import type { EventRecord } from '../sales/record.ts';
+import { allBut, type BestSeats, type Found } from './best-seats.ts';
+import type { HttpDeps } from './deps.ts';
+import { partitionOfSeats, type Wish } from './seat-wish.ts';
+
+/** Best available: how often candidates are drawn anew when all of them were gone. */
+const bestTriesMax = 4;
+const movingRetryMs = 500;
+
+export interface WishedClaim {
+  event: EventRecord;
+  house: House;
+  wish: Wish;
+  visitor: Visitor;
+  /** The partition of the hold to be replaced, the only one that the new one can be in; null: none is replaced. */
+  held: PartitionNo | null;
+  /** The wish's hold id in that partition. */
+  idIn(partition: PartitionNo): HoldId;
+  claim(partition: PartitionNo, what: Claim): Promise<HoldOutcome>;
+}
+
+interface Claimed {
+  outcome: HoldOutcome;
+  found?: Found;
+}
+
+/** Turns a wish into claims. Each claim lies in one partition, and so is decided by one store. */
+export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestSeats }) {
+  const { arbiter, best } = deps;
+  /** Wishes for the best that are being claimed in a house of several partitions, by their id in the first. */
+  const underWay = new Map<HoldId, Promise<unknown>>();
+
+  async function claimBest(wished: WishedClaim): Promise<Claimed> {
+    const { event, house, wish, held, claim } = wished;
+    if (wish.kind !== 'best') throw new Error('a wish for the best');
+    const gone = new Set<SeatNo>();
+    const left = new Set(held === null ? [] : allBut(house, held));
+    let away: HoldOutcome | null = null;
+    for (let tries = 1; ; ) {
+      const found = best.find(event, house, wish, { seats: gone, partitions: left }, tries);
+      // Of a store that does not answer nobody knows whether it has seats left.
+      if (!found) return { outcome: away ?? (await repeatedOrTaken(wished)) };
+      const outcome = await claim(found.partition, found.claim);
+      if ((outcome.kind === 'retry' || outcome.kind === 'stale') && house.partitions.length > 1) {
+        away = outcome;
+        left.add(found.partition);
+        continue;
+      }
+      if (outcome.kind !== 'taken' || tries === bestTriesMax) return { outcome, found };
+      for (const seat of found.considered) gone.add(seat);
+      tries += 1;
+    }
+  }
+
+  /**
+   * Where the best may be found in several partitions, a repeat has to go to the one where its first claim was granted, which
+   * then answers the same hold, or that the request was another one.
+   */
+  async function claimBestAnywhere(wished: WishedClaim): Promise<Claimed> {
+    const id = wished.idIn(0);
+    while (underWay.has(id)) await underWay.get(id)!.catch(() => {});
+    const work = (async (): Promise<Claimed> => {
+      const past = await pastOf(wished);
+      if (!past) return await claimBest(wished);
+      return { outcome: await wished.claim(past.partition, { kind: 'seats', seats: past.seats }) };
+    })();
+    underWay.set(id, work);
+    try {
+      return await work;
+    } finally {
+      underWay.delete(id);
+    }
+  }
+
+  async function pastOf({ event, house, visitor, idIn }: WishedClaim): Promise<Hold | null> {
+    const found = await Promise.all(
+      house.partitions.map(({ partition }) =>
+        arbiter.find(event.eventNo, partition, idIn(partition)).catch((error: unknown) => {
+          // A store that is away keeps nobody from buying elsewhere.
+          if (error instanceof StoreFault && house.partitions.length > 1) return null;
+          throw error;
+        }),
+      ),
+    );
+    return found.find((hold) => hold?.visitor === visitor) ?? null;
+  }
+
+  /** Nothing is left to try, yet this may be the repeat of a claim that was granted when there was. */
+  async function repeatedOrTaken(wished: WishedClaim): Promise<HoldOutcome> {
+    const hold = await pastOf(wished);
+    return hold ? { kind: 'granted', hold, repeated: true } : { kind: 'taken', seats: [] };
+  }
+
+  return {
+    async make(wished: WishedClaim): Promise<Claimed> {
+      const { event, house, wish, held, claim } = wished;
+      if (wish.kind === 'best') {
+        return house.partitions.length === 1 ? claimBest(wished) : claimBestAnywhere(wished);
+      }
+      const partition = partitionOfSeats(wish.seats, event, house, held);
+      return { outcome: await claim(partition, { kind: 'seats', seats: wish.seats }) };
+    },
+  };
+}
+
+/** Asks under the epoch we believe in, and once more under the present one when that was another. */
+export async function underEpoch<Outcome extends { kind: string }>(
+  { events }: Pick<HttpDeps, 'events'>,
+  event: EventRecord,
+  partition: PartitionNo,
+  ask: (epoch: number) => Promise<Outcome>,
+): Promise<Outcome | Retry> {
+  for (let again = false; ; again = true) {
+    const mode = (await events.modes(event.eventNo)).find((each) => each.partition === partition);
+    if (!mode || mode.mode === 'moving') return { kind: 'retry', afterMs: movingRetryMs };
+    const outcome = await ask(mode.epoch);
+    if (outcome.kind !== 'stale' || again) return outcome;
+    events.forgetModes(event.eventNo);
+  }
+}
