@@ -177,6 +177,9 @@ function eventObject(
       holdMinutes: event.settings.holdTtlMs / 60_000,
     },
     seatCount: event.seatCount,
+    ...(house.partitions.length > 1
+      ? { partitions: house.partitions.map(({ partition, sections }) => ({ partition, sections })) }
+      : {}),
     layout: `/api/events/${event.event}/layout-${house.layoutHash}.json`,
     payment,
   };

@@ -88,6 +88,11 @@ export interface EventObject {
   orderFee: number;
   limits: { holdSeatsMax: number; accountSeatsMax: number | null; holdMinutes: number };
   seatCount: number;
+  /**
+   * Parts of the house that are sold apart from each other: a hold takes seats of one. Each with the ids of its sections; null:
+   * all that no other part names. Absent: the house is one.
+   */
+  partitions?: { partition: number; sections: string[] | null }[];
   /** `/api/events/{event}/layout-{hash}.json` */
   layout: string;
   payment: { publishableKey: string; script: string; test: boolean };
