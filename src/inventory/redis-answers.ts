@@ -192,8 +192,9 @@ export function snapshotOf(reply: unknown): { snapshot: Snapshot; unswept: boole
   return { snapshot: { at: countOf(at, 'a time'), epoch, codes }, unswept: more === 1 };
 }
 
-export function countAnswerOf(reply: unknown): number {
-  return countOf(reply, 'a count');
+export function sweptOf(reply: unknown): { count: number; more: boolean } {
+  const [count, more] = listOf(reply, 'a sweep');
+  return { count: countOf(count, 'a count'), more: more === 1 };
 }
 
 export function probeOf(reply: unknown): { epoch: number; time: number } {

@@ -19,7 +19,6 @@ import { ascending, type CheckedClaim, checkedClaim } from './claims.ts';
 import type { PartitionEpoch, RebuildableArbiter, StoredHold } from './modes.ts';
 import {
   batchOf,
-  countAnswerOf,
   doneOf,
   extendOutcomeOf,
   foundOf,
@@ -28,6 +27,7 @@ import {
   recoverOutcomeOf,
   releaseOutcomeOf,
   snapshotOf,
+  sweptOf,
 } from './redis-answers.ts';
 import { type Batcher, createBatcher } from './redis-batcher.ts';
 import { claimKinds, heldStates, phaseNo, stateNo } from './redis-codes.ts';
@@ -117,10 +117,10 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
     let swept = 0;
     while (swept < limit) {
       const most = Math.min(sweptPerCall, limit - swept);
-      const count = countAnswerOf(await run('sweep', { event, partition }, [most]));
+      const { count, more } = sweptOf(await run('sweep', { event, partition }, [most]));
       assert(count <= most, `at most ${most} swept`);
       swept += count;
-      if (count < most) break;
+      if (!more && count < most) break;
     }
     return swept;
   }

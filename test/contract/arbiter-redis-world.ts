@@ -27,6 +27,8 @@ export interface RedisWorld extends ArbiterWorld {
 export interface Dump {
   seats: { seat: number; version: number; state: DecidedState }[];
   holds: StoredHold[];
+  /** A seat of a hold was decided about, and is free again or another's: a stored hold has no way to say that. */
+  bereft: boolean;
 }
 
 const prefix = 'test';
@@ -136,22 +138,30 @@ const advanceScript = `
 `;
 
 const dumpScript = `
-  local versions, holds = {}, {}
+  local versions, holds, bereft = {}, {}, false
+  local clock = redis.call('TIME')
+  local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   local all = redis.call('HGETALL', KEYS[4])
   for i = 1, #all, 2 do
     local kind, name = string.sub(all[i], 1, 1), string.sub(all[i], 2)
     if kind == 'd' then versions[#versions + 1] = { tonumber(name), tonumber(all[i + 1]) } end
     if kind == 'h' then
       local r = cmsgpack.unpack(all[i + 1])
+      local counts = r[1] == 2 or (r[1] == 1 and r[6] > now)
+      for _, seat in ipairs(counts and r[9] or {}) do
+        local lease = redis.call('HGET', KEYS[4], 's' .. seat)
+        if redis.call('GETRANGE', KEYS[3], seat, seat) == '0' and lease ~= r[6] .. ':' .. name then bereft = true end
+      end
       r[9] = table.concat(r[9], ' ')
       holds[#holds + 1] = { name, r }
     end
   end
-  return cjson.encode({ codes = redis.call('GETRANGE', KEYS[3], 0, -1), versions = versions, holds = holds })
+  return cjson.encode({ codes = redis.call('GETRANGE', KEYS[3], 0, -1), versions = versions, holds = holds, bereft = bereft })
 `;
 
 interface RawDump {
   codes: string;
+  bereft: boolean;
   versions: [seat: number, version: number][] | Record<string, never>;
   holds:
     | [
@@ -193,5 +203,5 @@ function dumpOf(raw: RawDump): Dump {
       state: heldStates[state - 1]!,
     };
   });
-  return { seats, holds };
+  return { seats, holds, bereft: raw.bereft };
 }

@@ -4,7 +4,7 @@
 --         order or '', seats
 -- RETURNS {stale, epoch} or {done}
 -- RULES   Once open, nothing is remembered any more. Repeatable. A live hold's seats are taken by it, an order's for the rest
---         of its lease, unless they are decided. A hold that `project` said has ended, while it was not here yet, has ended.
+--         of its lease, unless they are decided; of several the highest grant has a seat, and is its visitor's. A hold that `project` said has ended, while it was not here yet, has ended.
 local FIELDS = 10
 if ready or epoch == 0 or epoch ~= tonumber(ARGV[1]) then return { CODE.stale, answering } end
 local records = {}
@@ -17,11 +17,17 @@ for at = 2, #ARGV, FIELDS do
   records[at] = r
 end
 
+local function is_older(id, r)
+  local other = id and read(id)
+  return not other or other[GRANT] < r[GRANT]
+end
 local function cover(hold, r)
   for _, seat in ipairs(r[SEATS]) do
     local mine = seat <= last_seat and call('GETRANGE', CODES, seat, seat) == '0'
-    if mine and call('HSETNX', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold) == 1 then
+    local lease = mine and call('HGET', STATE, 's' .. seat)
+    if mine and (not lease or is_older(string.match(lease, ':(.*)$'), r)) then
       call('SETBIT', BITS, seat, 1)
+      call('HSET', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold)
     end
   end
 end
@@ -41,7 +47,8 @@ for at = 2, #ARGV, FIELDS do
       if r[DEADLINE] > now then cover(hold, r) elseif r[KIND] == HELD.ordered then call('ZREM', DUE, hold) end
       local ids = call('HGET', STATE, 'q' .. r[HOLDER]) or ''
       call('HSET', STATE, 'q' .. r[HOLDER], ids .. hold .. ',')
-      if is_live(r) then call('HSET', STATE, 'v' .. r[VISITOR], hold) end
+      local visitor = 'v' .. r[VISITOR]
+      if is_live(r) and is_older(call('HGET', STATE, visitor), r) then call('HSET', STATE, visitor, hold) end
     end
   end
 end
