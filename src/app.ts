@@ -1,5 +1,16 @@
 import os from 'node:os';
 import path from 'node:path';
+import { startController } from './app-controller.ts';
+import { openPayments } from './app-payments.ts';
+import { readiness } from './app-ready.ts';
+import {
+  type ArbiterOptions,
+  announcingEvents,
+  openArbiters,
+  openRedisStores,
+  openRoom,
+  redisSettings,
+} from './app-stores.ts';
 import { createCheckout } from './checkout/checkout.ts';
 import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
@@ -8,13 +19,7 @@ import { registerOrganiser } from './http/organiser.ts';
 import { createPathMeter, type PathMeter } from './http/path-meter.ts';
 import { buildServer } from './http/server.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
-import { createPostgresArbiter } from './inventory/postgres.ts';
-import { createPublishTask, createSnapshots, createSweepTask } from './leader-tasks.ts';
 import type { PaymentProvider } from './payments/provider.ts';
-import { startSimulatorChild } from './payments/simulator/child.ts';
-import { createStripeProvider } from './payments/stripe.ts';
-import { createPublisher } from './read-path/publish.ts';
-import type { EventObject } from './read-path/published.ts';
 import { createPublishedReader } from './read-path/published-reader.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Config } from './runtime/config.ts';
@@ -28,14 +33,12 @@ import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
-import { type PathWindow, readPath, reportPath } from './sales/path-signals.ts';
+import { reportPath } from './sales/path-signals.ts';
 import { ticketsOfOrder } from './sales/tickets.ts';
-import { createAdmissionTask } from './waiting-room/admission-task.ts';
-import { createController } from './waiting-room/controller.ts';
 import { createCredentials } from './waiting-room/credentials.ts';
 import { createJoinBatcher } from './waiting-room/join-batcher.ts';
-import { createPhaseTask } from './waiting-room/phase-task.ts';
-import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
+
+export { stripeProvider } from './app-payments.ts';
 
 export const roles = ['web', 'controller', 'worker'] as const;
 export type Role = (typeof roles)[number];
@@ -113,11 +116,25 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
   const db = pool('web', poolSizes.web);
   const payments = await opening;
+  const owner = `${os.hostname()}/${process.pid}/${random.uuid().slice(0, 8)}`;
+  const settings = redisSettings(config);
+  const redis = openRedisStores(settings, options);
+  shutdown.add('connections to Redis', () => redis.close());
   const credentials = createCredentials({ secret: signingSecret(config, random), random, clock });
-  const events = createEvents({ db, clock });
-  const madeArbiter = createPostgresArbiter({ db });
-  const arbiter = options.replace?.arbiter?.(madeArbiter) ?? madeArbiter;
-  const room = createPostgresWaitingRoom({ db });
+  const madeEvents = createEvents({ db, clock });
+  let look: NonNullable<ArbiterOptions['onLoss']> = () => {};
+  const made = openArbiters({
+    db,
+    events: madeEvents,
+    redis,
+    reporter: owner,
+    onLoss: (event, partition) => look(event, partition),
+    clock,
+    log,
+  });
+  const arbiter = options.replace?.arbiter?.(made.arbiter) ?? made.arbiter;
+  const events = announcingEvents(madeEvents, arbiter, log);
+  const { room } = openRoom({ db, redis, prefix: settings.prefix, owner, clock, log });
   const record = createSalesRecord({ db });
   const checkout = createCheckout({
     record,
@@ -130,13 +147,20 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     log,
   });
   const organiser = organiserOf(config, random);
+  await redis.connected();
 
   if (started.has('worker')) {
     const reconciler = createReconciler({ record, checkout, clock, log });
     shutdown.add('reconciler', () => reconciler.stop());
     reconciler.start();
   }
-  if (started.has('controller')) startController({ ...options, pool, arbiter, payments, shutdown });
+  if (started.has('controller')) {
+    const leaderDb = pool('controller', poolSizes.controller);
+    const { prefix } = settings;
+    const line = openRoom({ db: leaderDb, redis, prefix, owner, clock, log });
+    const payment = payments.page;
+    ({ look } = startController({ ...options, ...line, db: leaderDb, redis, owner, payment, shutdown }));
+  }
   if (!started.has('web')) {
     return {
       url: null,
@@ -182,7 +206,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
         seat,
         code: signTicketCode(ticketKey, { ticket, event: eventNo, seat }),
       })),
-    ready: readiness(db, published, payments.provider, clock),
+    ready: readiness({ db, published, provider: payments.provider, redis, clock }),
   };
   const organiserDeps = {
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
@@ -268,9 +292,19 @@ export async function openDatabase(
   return server.url('onsale');
 }
 
-/** What the command line blocks seats through. */
-export async function openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }> {
-  return { arbiter: createPostgresArbiter({ db }), close: async () => {} };
+/** The arbiter for a command that runs beside the servers, over the same stores. */
+export async function openArbiter(
+  db: Db,
+  config: Config,
+  runtime: Runtime,
+): Promise<{ arbiter: Arbiter; close(): Promise<void> }> {
+  const { clock, log, random } = runtime;
+  const redis = openRedisStores(redisSettings(config), runtime);
+  await redis.connected();
+  const reporter = `cli/${random.uuid().slice(0, 8)}`;
+  const events = createEvents({ db, clock });
+  const { arbiter } = openArbiters({ db, events, redis, reporter, clock, log });
+  return { arbiter, close: () => redis.close() };
 }
 
 export async function migrateTo(databaseUrl: string, onProgress: (line: string) => void): Promise<void> {
@@ -285,162 +319,6 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
       `The migration ${outcome.file} is not the one that this database was made with. Restore the file, or begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
     );
   }
-}
-
-type StripeConfig = Extract<Config['payments'], { kind: 'stripe' }>;
-
-/** Stripe, or what speaks like it, as configured. */
-export function stripeProvider(
-  payments: Pick<StripeConfig, 'secretKey' | 'webhookSecrets' | 'apiBase'>,
-  { clock, log }: Pick<Runtime, 'clock' | 'log'>,
-): PaymentProvider {
-  const { secretKey, webhookSecrets, apiBase } = payments;
-  return createStripeProvider({ secretKey, webhookSecrets: [...webhookSecrets], apiBase, clock, log });
-}
-
-interface Payments {
-  provider: PaymentProvider;
-  page: EventObject['payment'];
-  origins: HttpDeps['paymentOrigins'];
-  simulatorUrl: string | null;
-  webhooksTo(url: string): Promise<void>;
-}
-
-/** Stripe's own script with Stripe's API; whoever stands in for the API stands in for its script too. */
-function cardForm(apiBase: string): { script: string; origins: Payments['origins'] } {
-  if (new URL(apiBase).origin !== 'https://api.stripe.com') {
-    const { origin } = new URL(apiBase);
-    return { script: `${origin}/v3/`, origins: { script: [origin], connect: [origin], frame: [origin] } };
-  }
-  return {
-    script: 'https://js.stripe.com/v3/',
-    origins: {
-      script: ['https://js.stripe.com'],
-      connect: ['https://api.stripe.com'],
-      frame: ['https://js.stripe.com', 'https://hooks.stripe.com'],
-    },
-  };
-}
-
-async function openPayments(config: Config, options: AppOptions, shutdown: Shutdown): Promise<Payments> {
-  const { clock, log, random } = options;
-  const replaced = (made: PaymentProvider) => options.replace?.provider?.(made) ?? made;
-  if (config.payments.kind === 'stripe') {
-    const { apiBase, publishableKey, live } = config.payments;
-    const provider = stripeProvider(config.payments, options);
-    const { script, origins } = cardForm(apiBase);
-    return {
-      provider: replaced(provider),
-      page: { publishableKey, script, test: !live },
-      origins,
-      simulatorUrl: null,
-      webhooksTo: async () => {},
-    };
-  }
-  options.onProgress?.('Starting the payment simulator …');
-  const keys = { secretKey: 'sk_test_simulator', publishableKey: 'pk_test_simulator' };
-  const webhookSecret = `whsec_${storedSecret(config.dataDir, 'simulator-webhook-secret', random)}`;
-  const dataDir = path.join(config.dataDir, 'simulator');
-  const child = await startSimulatorChild({ dataDir, host: '127.0.0.1', ...keys, webhookSecret, clock, log });
-  shutdown.add('payment simulator', () => child.stop());
-  const { secretKey } = keys;
-  const provider = stripeProvider(
-    { secretKey, webhookSecrets: [webhookSecret], apiBase: child.url },
-    options,
-  );
-  return {
-    provider: replaced(provider),
-    page: { publishableKey: keys.publishableKey, script: `${child.url}/v3/`, test: true },
-    origins: { script: [child.url], connect: [child.url], frame: [child.url] },
-    simulatorUrl: child.url,
-    webhooksTo: child.webhooksTo,
-  };
-}
-
-function startController(
-  parts: AppOptions & {
-    pool: (name: string, size: number) => Db;
-    arbiter: Arbiter;
-    payments: Payments;
-    shutdown: Shutdown;
-  },
-): void {
-  const { pool, payments, shutdown, clock, random, log } = parts;
-  const db = pool('controller', poolSizes.controller);
-  const events = createEvents({ db, clock });
-  const arbiter = parts.replace?.arbiter ? parts.arbiter : createPostgresArbiter({ db });
-  const room = createPostgresWaitingRoom({ db });
-  const snapshots = createSnapshots({ arbiter, events, clock });
-  const seatCounts = async (event: number) => (await snapshots.of(event)).counts;
-  let path: PathWindow | null = null;
-  const admission = createAdmissionTask({ db, control: room, clock, seatCounts, pathSignals: () => path });
-  const publisher = createPublisher({ db, clock, payment: payments.page });
-  const controller = createController({
-    db,
-    owner: `${os.hostname()}/${process.pid}/${random.uuid().slice(0, 8)}`,
-    clock,
-    log,
-    eventsToLead: () => eventsToLead(events, clock),
-    tasks: [
-      {
-        name: 'path',
-        run: async () => {
-          path = await readPath(db);
-        },
-      },
-      createPhaseTask({ db, seatCounts }),
-      admission,
-      createPublishTask({ publisher, snapshots, admission }),
-      createSweepTask({ arbiter, room }),
-    ],
-  });
-  shutdown.add('controller', () => controller.stop());
-  controller.start();
-}
-
-/** A day after the performance nobody looks any more. */
-const ledAfterMs = 24 * 3_600_000;
-
-async function eventsToLead(events: Events, clock: Clock): Promise<number[]> {
-  const all = await events.list();
-  return all
-    .filter(({ phase, layoutHash, performanceAt }) => {
-      if (phase === 'draft' || !layoutHash) return false;
-      const final = phase === 'closed' || phase === 'cancelled';
-      return !final || performanceAt === null || performanceAt + ledAfterMs > clock.now();
-    })
-    .map(({ eventNo }) => eventNo);
-}
-
-/** Its last word is a second old at most: a probe that asks often costs nothing. */
-const readyFreshMs = 1_000;
-const publishedAgeMaxMs = 10_000;
-
-function readiness(
-  db: Db,
-  published: { ageMs(): number },
-  provider: PaymentProvider,
-  clock: Clock,
-): HttpDeps['ready'] {
-  let last: { at: number; read: ReturnType<HttpDeps['ready']> } | null = null;
-  const read: HttpDeps['ready'] = async () => {
-    const [database, paying] = await Promise.all([
-      db.query('ready', 'SELECT 1').then(
-        () => ({ ok: true }),
-        (error: Error) => ({ ok: false, reason: error.message }),
-      ),
-      provider.ping(),
-    ]);
-    const fresh = published.ageMs() < publishedAgeMaxMs;
-    const objects = fresh ? { ok: true } : { ok: false, reason: 'the published objects are old' };
-    // A provider that is away stops paying, not queueing and holding: buyers are told so when they pay (D3). Failing
-    // here would take the pages away from everybody instead.
-    return { ok: database.ok && objects.ok, parts: { database, published: objects, payments: paying } };
-  };
-  return () => {
-    if (!last || clock.monotonic() - last.at > readyFreshMs) last = { at: clock.monotonic(), read: read() };
-    return last.read;
-  };
 }
 
 function signingSecret(config: Config, random: Random): Uint8Array {

@@ -94,7 +94,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     random: systemRandom,
     print,
     fail,
-    openArbiter,
+    openArbiter: (db) => openArbiter(db, config(), runtime()),
     openDatabase,
   });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });

@@ -1,20 +1,23 @@
-import type { EventNo } from './core/hold.ts';
+import { type EventNo, seatStates } from './core/hold.ts';
 import type { Arbiter, Snapshot } from './inventory/arbiter.ts';
-import { countHouse, type HouseCounts } from './read-path/availability.ts';
+import { countHouse, type HouseCounts, mergeSnapshots } from './read-path/availability.ts';
 import type { Publisher } from './read-path/publish.ts';
 import type { Clock } from './runtime/clock.ts';
+import type { Logger } from './runtime/log.ts';
+import { StoreFault } from './runtime/store-fault.ts';
 import type { Events, House } from './sales/events.ts';
-import type { EventRecord } from './sales/record.ts';
+import type { EventRecord, PartitionMode } from './sales/record.ts';
 import type { AdmissionTask } from './waiting-room/admission-task.ts';
 import type { LeaderTask } from './waiting-room/controller.ts';
 import type { WaitingRoom } from './waiting-room/waiting-room.ts';
 
 /** What an event's leader does once a second, beside admission and phases: tidy, count, publish. */
 
-const partition = 0;
 /** The tasks of one tick look at one snapshot. */
 const snapshotFreshMs = 500;
 const sweptMax = 1_000;
+/** A partition whose store is away is shown as it was for so long: it comes back, or Postgres takes over, within seconds. */
+const lastPictureMs = 15_000;
 
 export interface Snapshots {
   of(event: EventNo): Promise<{ event: EventRecord; house: House; snapshot: Snapshot; counts: HouseCounts }>;
@@ -23,12 +26,35 @@ export interface Snapshots {
 export function createSnapshots(options: { arbiter: Arbiter; events: Events; clock: Clock }): Snapshots {
   const { arbiter, events, clock } = options;
   const taken = new Map<EventNo, { at: number; read: ReturnType<Snapshots['of']> }>();
+  /** Of each partition, as last taken. */
+  const pictures = new Map<string, { at: number; snapshot: Snapshot }>();
 
   async function read(eventNo: EventNo): ReturnType<Snapshots['of']> {
     const event = await events.findByNo(eventNo);
     if (!event) throw new Error(`event ${eventNo} is gone`);
-    const [house, snapshot] = await Promise.all([events.house(event), arbiter.snapshot(eventNo, partition)]);
+    const modes = await events.modes(eventNo);
+    const [house, ...parts] = await Promise.all([
+      events.house(event),
+      ...modes.map((mode) => partOf(eventNo, mode)),
+    ]);
+    const snapshot = mergeSnapshots(parts);
     return { event, house, snapshot, counts: countHouse(snapshot.codes, house) };
+  }
+
+  async function partOf(event: EventNo, { partition, graceUntil }: PartitionMode): Promise<Snapshot> {
+    const key = `${event}/${partition}`;
+    const last = pictures.get(key);
+    const known = last && clock.monotonic() - last.at < lastPictureMs ? last.snapshot : null;
+    try {
+      const snapshot = await arbiter.snapshot(event, partition);
+      // Holds are being collected from their receipts: what was held before is nobody's to take yet.
+      if (known && graceUntil !== null && clock.now() < graceUntil) return stillHeld(snapshot, known);
+      pictures.set(key, { at: clock.monotonic(), snapshot });
+      return snapshot;
+    } catch (error) {
+      if (!(error instanceof StoreFault) || !known) throw error;
+      return known;
+    }
   }
 
   return {
@@ -46,12 +72,31 @@ export function createSnapshots(options: { arbiter: Arbiter; events: Events; clo
   };
 }
 
+function stillHeld(now: Snapshot, before: Snapshot): Snapshot {
+  const codes = now.codes.map((code, seat) =>
+    code === available && before.codes[seat] === held ? held : code,
+  );
+  return { ...now, codes };
+}
+
 /** Holds that ended and numbers that were remembered long enough: for the display and the tables' size only. */
-export function createSweepTask({ arbiter, room }: { arbiter: Arbiter; room: WaitingRoom }): LeaderTask {
+export function createSweepTask(options: {
+  arbiter: Arbiter;
+  events: Pick<Events, 'modes'>;
+  room: WaitingRoom;
+  log: Logger;
+}): LeaderTask {
+  const { arbiter, events, room, log } = options;
   return {
     name: 'sweep',
     async run({ event }) {
-      await arbiter.sweep(event, partition, sweptMax);
+      for (const { partition } of await events.modes(event)) {
+        await arbiter.sweep(event, partition, sweptMax).catch((error: unknown) => {
+          // A store that is away is seen, and told of, elsewhere.
+          if (!(error instanceof StoreFault)) throw error;
+          log.debug({ err: error, event, partition }, 'holds were not swept');
+        });
+      }
       await room.sweep(event);
     },
   };
@@ -60,9 +105,10 @@ export function createSweepTask({ arbiter, room }: { arbiter: Arbiter; room: Wai
 export function createPublishTask(options: {
   publisher: Publisher;
   snapshots: Snapshots;
+  events: Pick<Events, 'modes'>;
   admission: Pick<AdmissionTask, 'measured'>;
 }): LeaderTask {
-  const { publisher, snapshots, admission } = options;
+  const { publisher, snapshots, events, admission } = options;
   return {
     name: 'publish',
     async run({ event, term, tick }) {
@@ -70,7 +116,13 @@ export function createPublishTask(options: {
       const line = admission.measured(event, term);
       if (!line) return;
       const { event: record, house, snapshot } = await snapshots.of(event);
-      await publisher.publish({ event: record, house, snapshot, term, count: tick + 1, line });
+      const grace = (await events.modes(event)).flatMap(({ partition, graceUntil }) =>
+        graceUntil === null ? [] : [{ partition, until: graceUntil }],
+      );
+      await publisher.publish({ event: record, house, snapshot, term, count: tick + 1, line, grace });
     },
   };
 }
+
+const available = seatStates.indexOf('available');
+const held = seatStates.indexOf('held');

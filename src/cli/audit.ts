@@ -64,7 +64,7 @@ async function audit(
   const { clock, log, random } = context.runtime();
   const config = context.config();
   const { db, close } = await context.openDatabase();
-  const stores = await openArbiter(db);
+  const stores = await openArbiter(db, config, { clock, log, random });
   try {
     const events = await eventsToAudit(db, flags.event ?? null);
     if (flags.event !== undefined && events.length === 0)

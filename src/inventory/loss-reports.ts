@@ -45,10 +45,10 @@ export function createLossReports(options: {
     return true;
   }
 
-  function lost(event: EventNo, row: PartitionRow, reason: string, err?: unknown): void {
+  function lost(event: EventNo, row: PartitionRow, reason: string, fault?: StoreFault): void {
     const { partition, epoch } = row;
     if (!isDue(keyOf(event, row), reportEveryMs)) return;
-    log.warn({ err, event, partition, epoch, reason }, 'Redis is lost for this process');
+    log.warn({ event, partition, epoch, reason, fault: fault?.message }, 'Redis is lost for this process');
     report({ event, partition, epoch, reporter, reason, term: null }).then(
       async ({ kind }) => {
         if (kind === 'degraded' || kind === 'changed')

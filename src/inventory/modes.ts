@@ -104,7 +104,11 @@ export interface PartitionEpoch {
 
 /** Only receipts are honoured for that long after a degrade. */
 export const graceMs = 10_000;
-/** No degrade within this long of a restore: a Redis that comes and goes must not take the sale along each time. */
+/**
+ * No degrade within this long of a restore on the word of witnesses: connections that were made before it may still fail. The
+ * leader's own probe does not wait, since a Redis that is gone holds nothing; it makes the next restore wait longer instead,
+ * so that one that comes and goes does not take the sale along each time.
+ */
 export const settleMs = 30_000;
 /** Two processes' reports within this long are two witnesses of the same. */
 export const witnessMs = 5_000;

@@ -10,7 +10,7 @@ import {
   type ReportOutcome,
   type StoredHold,
   type StoredSeats,
-  settleMs,
+  settleMs as settleDefaultMs,
   witnessMs,
 } from './modes.ts';
 
@@ -28,7 +28,12 @@ const statements = {
 } as const;
 
 /** The partition's row in Postgres, changed by the functions of migrations/0009_epochs.sql: one call a step. */
-export function createPartitionModes({ db }: { db: Db }): PartitionModes {
+export function createPartitionModes(options: {
+  db: Db;
+  /** 30 s (modes.ts) unless told otherwise. */
+  settleMs?: number;
+}): PartitionModes {
+  const { db, settleMs = settleDefaultMs } = options;
   const ask = <Row>(step: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>
     db.query<Row>(`partition_${step}`, statements[step], values);
   async function one<Row>(step: keyof typeof statements, values: readonly unknown[]): Promise<Row> {

@@ -201,8 +201,9 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     } catch (error) {
       if (!(error instanceof StoreFault)) throw error;
       if (row.mode === 'redis') losses.fault(event, row, error);
-      log.info(
-        { err: error, event, partition },
+      const { message } = error;
+      log.debug(
+        { event, partition, fault: message },
         'Redis was not told of a decision; the leader tells it again',
       );
     }

@@ -23,6 +23,8 @@ export interface TestAppOptions {
   /** False: no event is made. */
   event?: boolean;
   log?: AppOptions['log'];
+  /** Further settings of the environment, such as REDIS_URL. */
+  env?: Record<string, string>;
 }
 
 /** The whole application in this process, on a database and a simulator of its own, with an event on sale. */
@@ -80,6 +82,7 @@ export async function startTestApp(t: Context, options: TestAppOptions = {}): Pr
     STRIPE_PUBLISHABLE_KEY: simulator.publishableKey,
     STRIPE_WEBHOOK_SECRET: simulator.webhookSecret,
     STRIPE_API_BASE: simulator.url,
+    ...options.env,
   });
   if (read.kind !== 'ok') throw new Error(JSON.stringify(read.problems));
   const runtime = { clock: systemClock, random: systemRandom, log: options.log ?? silentLogger };

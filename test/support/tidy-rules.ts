@@ -73,7 +73,8 @@ function isOfAdapter(from: string, adapter: string): boolean {
 function mayImport(from: string, to: string, typeOnly: boolean): boolean {
   const part = partOf(from);
   const other = partOf(to);
-  if (part === 'app.ts' || part === 'sim') return true;
+  // app.ts and what it is split into: app-stores.ts …
+  if (/^app(-[\w-]+)?\.ts$/.test(part) || part === 'sim') return true;
   if (isAdapter(to) && !isOfAdapter(from, to)) return false;
   // What stands at the top of src composes the parts; `cli/` is the command line's.
   if (part === other || part.endsWith('.ts') || part === 'cli') return true;

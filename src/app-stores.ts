@@ -1,0 +1,170 @@
+import type { EventNo, PartitionNo } from './core/hold.ts';
+import type { Arbiter } from './inventory/arbiter.ts';
+import { createPostgresArbiter } from './inventory/postgres.ts';
+import { createPartitionModes } from './inventory/postgres-modes.ts';
+import { createRedisArbiter } from './inventory/redis.ts';
+import { partitionTag } from './inventory/redis-scripts.ts';
+import { createRoutedArbiter, type ModeReader } from './inventory/routed.ts';
+import { createStoreWatch, type StoreWatch, type WatchedRedis } from './inventory/store-watch.ts';
+import { projectPhase } from './projection-task.ts';
+import type { Clock } from './runtime/clock.ts';
+import type { Config } from './runtime/config.ts';
+import type { Logger } from './runtime/log.ts';
+import type { Random } from './runtime/random.ts';
+import { createRedisStore } from './runtime/redis-client.ts';
+import type { RedisStore } from './runtime/redis-store.ts';
+import type { Db } from './sales/db.ts';
+import type { Events } from './sales/events.ts';
+import { decidedPhase } from './sales/projection.ts';
+import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
+import { createQueueControl } from './waiting-room/queue-control.ts';
+import { createQueueStores, type QueueStores } from './waiting-room/queue-stores.ts';
+import { createRedisNumbers } from './waiting-room/redis.ts';
+import { createRoutedWaitingRoom } from './waiting-room/routed.ts';
+import type { AdmissionControl, WaitingRoom } from './waiting-room/waiting-room.ts';
+
+/** The stores that arbitrate: Postgres always, and each Redis that is configured. */
+
+interface Parts {
+  clock: Clock;
+  random: Random;
+  log: Logger;
+}
+
+export interface RedisSettings {
+  /** Of all keys: several engines may share a Redis. */
+  readonly prefix: string;
+  /** The default one, where there is one, is called `default`. */
+  readonly servers: readonly { readonly name: string; readonly url: string }[];
+}
+
+/** A configured Redis with what stands on it. */
+export interface OpenRedis extends WatchedRedis {
+  store: RedisStore;
+}
+
+export interface RedisStores {
+  all: readonly OpenRedis[];
+  /** By the name in a partition's row; null: the default one. */
+  named(store: string | null): OpenRedis | null;
+  /** Resolves once each was asked who it is, or a second has passed: a first claim should not find it unconnected. */
+  connected(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export const defaultRedis = 'default';
+
+export function redisSettings(config: Config): RedisSettings {
+  const { redis } = config as { redis?: RedisSettings };
+  const url = process.env.REDIS_URL;
+  return redis ?? { prefix: 'onsale', servers: url ? [{ name: defaultRedis, url }] : [] };
+}
+
+export function openRedisStores(settings: RedisSettings, parts: Parts): RedisStores {
+  const all = new Map(
+    settings.servers.map(({ name, url }) => [name, openRedis(name, url, settings.prefix, parts)]),
+  );
+  return {
+    all: [...all.values()],
+    named: (store) => all.get(store ?? defaultRedis) ?? null,
+    async connected() {
+      await Promise.allSettled([...all.values()].map(({ primaries }) => primaries()));
+    },
+    async close() {
+      await Promise.all([...all.values()].map(({ store }) => store.close()));
+    },
+  };
+}
+
+function openRedis(name: string, url: string, prefix: string, parts: Parts): OpenRedis {
+  const store = createRedisStore({ name, url, ...parts });
+  return {
+    store,
+    arbiter: createRedisArbiter({ store, prefix, clock: parts.clock }),
+    trust: (event, partition, runIds) => store.trust(partitionTag(prefix, event, partition), runIds),
+    primaries: () => store.primaries(),
+    onChange: (listener) => store.onChange(listener),
+  };
+}
+
+/** Events' modes as the router and the watch read them. */
+function modeReader(events: Pick<Events, 'modesRead'>): ModeReader {
+  return { read: (event, notBefore) => events.modesRead(event, notBefore) };
+}
+
+export interface ArbiterOptions extends Pick<Parts, 'clock' | 'log'> {
+  db: Db;
+  events: Events;
+  redis: RedisStores;
+  /** This process's name in what it reports. */
+  reporter: string;
+  onLoss?: (event: EventNo, partition: PartitionNo) => void;
+}
+
+/** The arbiter of all partitions, whichever store each is in. */
+export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postgres: Arbiter } {
+  const { db, events, redis } = options;
+  const postgres = createPostgresArbiter({ db });
+  const { report } = createPartitionModes({ db });
+  const arbiter = createRoutedArbiter({
+    ...options,
+    postgres,
+    redis: redis.named,
+    modes: modeReader(events),
+    report,
+  });
+  return { arbiter, postgres };
+}
+
+/** The waiting room of this process, and, for a leader, the care for the stores that issue its numbers. */
+export function openRoom(
+  parts: Pick<ArbiterOptions, 'db' | 'redis' | 'clock' | 'log'> & { prefix: string; owner: string },
+): { room: WaitingRoom & AdmissionControl; queueStores: QueueStores } {
+  const { db, redis, prefix, clock } = parts;
+  const numbers = new Map(redis.all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
+  const control = createQueueControl({ db, clock });
+  const shared = { ...parts, control, numbers };
+  return {
+    room: createRoutedWaitingRoom({ ...shared, postgres: createPostgresWaitingRoom({ db }) }),
+    queueStores: createQueueStores(shared),
+  };
+}
+
+/** A change of phase is told to Redis by the process that made it. */
+export function announcingEvents(events: Events, arbiter: Pick<Arbiter, 'project'>, log: Logger): Events {
+  return {
+    ...events,
+    async changeOnSale(command) {
+      const outcome = await events.changeOnSale(command);
+      if (outcome.kind === 'changed') {
+        const { eventNo } = command.event;
+        await projectPhase({ events, arbiter }, eventNo, outcome.now).catch((err: unknown) =>
+          log.warn({ err, event: eventNo }, 'Redis was not told of the phase; the leader tells it again'),
+        );
+      }
+      return outcome;
+    },
+  };
+}
+
+export function openStoreWatch(
+  options: Omit<ArbiterOptions, 'onLoss'> & {
+    leads: () => ReadonlyMap<EventNo, number>;
+    onMoved: (event: EventNo, partition: PartitionNo, to: 'postgres' | 'redis') => void;
+  },
+): StoreWatch {
+  const { db, events, redis } = options;
+  return createStoreWatch({
+    ...options,
+    redis: redis.named,
+    stores: redis.all,
+    modes: modeReader(events),
+    // What the leader sees by itself needs no settling: see settleMs.
+    partitionModes: createPartitionModes({ db, settleMs: 0 }),
+    phaseOf: (event) => decidedPhase(db, event),
+    postgresTime: async () => {
+      const [row] = await db.query<{ now: number }>('store_watch_time', 'SELECT clock_timestamp() AS now');
+      return row!.now;
+    },
+  });
+}
