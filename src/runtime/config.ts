@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { fallbackDataDir } from './postgres-install.ts';
+import { parseRedisUrl } from './redis-url.ts';
 
 /** Everything that is read from the environment, once, at start. Frozen; `app.ts` hands each part its branch. */
 export interface Config {
@@ -16,6 +17,16 @@ export interface Config {
   readonly database:
     | { readonly kind: 'embedded'; readonly dataDir: string; readonly fallbackDir: string | undefined }
     | { readonly kind: 'external'; readonly url: string };
+  readonly redis: {
+    /** Of all keys: several installations may share a Redis. */
+    readonly prefix: string;
+    /** `default` for what REDIS_URL names, first; none: Postgres does all by itself. The addresses hold passwords. */
+    readonly servers: readonly { readonly name: string; readonly url: string }[];
+    /** A private server is to be started first, and is then the default one. */
+    readonly embedded: boolean;
+    /** The private server's folder, also when another process runs it. */
+    readonly dataDir: string;
+  };
   readonly organiser: {
     readonly email: string /** Undefined: made once and stored. */;
     readonly password: string | undefined;
@@ -62,6 +73,8 @@ interface Variable<T> {
 
 const variable = <T>(definition: Variable<T>): Variable<T> => definition;
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+/** The name of what REDIS_URL, or the private server, is. */
+export const defaultRedis = 'default';
 const stripeApi = 'https://api.stripe.com';
 
 const variables = {
@@ -81,6 +94,32 @@ const variables = {
     otherwise: 'an embedded Postgres in the data folder',
     parse: databaseUrl,
     secret: true,
+  }),
+  REDIS_URL: variable({
+    doc: 'A Redis or Valkey of your own, 6.2 or later, that arbitrates faster than Postgres: redis://user:password@host:port/db, rediss:// for TLS. Several nodes of one cluster, comma separated.',
+    otherwise: 'Postgres arbitrates',
+    parse: redisUrl,
+    secret: true,
+  }),
+  ONSALE_REDIS_SERVERS: variable({
+    doc: 'Further ones that partitions may be pinned to, each with a name: north=redis://…;south=redis://…',
+    otherwise: 'there is none but that of REDIS_URL',
+    parse: redisServers,
+    secret: true,
+  }),
+  ONSALE_REDIS_PREFIX: variable({
+    doc: 'What the names of all keys in Redis begin with, so that several installations may share one.',
+    otherwise: 'onsale',
+    parse: (text) =>
+      /^[\w-]{1,32}$/.test(text)
+        ? { value: text }
+        : { problem: 'is not up to 32 letters, digits, hyphens and underscores' },
+  }),
+  ONSALE_EMBEDDED_REDIS: variable({
+    doc: '`yes` starts a private redis-server in the data folder with the engine, as `npm run start:redis` does.',
+    otherwise: 'no',
+    parse: (text) =>
+      text === 'yes' || text === 'no' ? { value: text === 'yes' } : { problem: 'is neither yes nor no' },
   }),
   ONSALE_DATA_DIR: variable({
     doc: 'Folder for the embedded database and for the secrets that are made once.',
@@ -162,7 +201,12 @@ type Name = keyof typeof variables;
 type Values = { [K in Name]?: (typeof variables)[K] extends Variable<infer T> ? T : never };
 
 /** Read by the tests or by other programs of ours, not part of the configuration. */
-const otherVariables = new Set(['ONSALE_TEST_POSTGRES', 'ONSALE_TEST_POSTGRES_BIN', 'ONSALE_TEST_CHROMIUM']);
+const otherVariables = new Set([
+  'ONSALE_TEST_POSTGRES',
+  'ONSALE_TEST_POSTGRES_BIN',
+  'ONSALE_TEST_CHROMIUM',
+  'ONSALE_TEST_REDIS',
+]);
 const checkout = path.resolve(import.meta.dirname, '../..');
 
 /** All problems together, so that a person mends them in one go. Empty values count as not set. */
@@ -199,6 +243,15 @@ function assemble(values: Values): Config {
           // A folder that somebody named is used or refused, never silently replaced.
           fallbackDir: values.ONSALE_DATA_DIR ? undefined : fallbackDataDir(dataDir),
         },
+    redis: {
+      prefix: values.ONSALE_REDIS_PREFIX ?? 'onsale',
+      servers: [
+        ...(values.REDIS_URL ? [{ name: defaultRedis, url: values.REDIS_URL }] : []),
+        ...(values.ONSALE_REDIS_SERVERS ?? []),
+      ],
+      embedded: values.ONSALE_EMBEDDED_REDIS ?? false,
+      dataDir: path.join(dataDir, 'redis'),
+    },
     organiser: {
       email: values.ONSALE_ORGANISER_EMAIL ?? 'organiser@example.org',
       password: values.ONSALE_ORGANISER_PASSWORD,
@@ -243,6 +296,12 @@ function crossChecks(values: Values, env: Record<string, string | undefined>): C
   }
   if (given.length === 0 && values.STRIPE_API_BASE) {
     problems.push({ variable: 'STRIPE_API_BASE', problem: 'has no effect without the Stripe keys' });
+  }
+  if (values.ONSALE_EMBEDDED_REDIS && values.REDIS_URL) {
+    problems.push({
+      variable: 'ONSALE_EMBEDDED_REDIS',
+      problem: 'and REDIS_URL name two default Redis servers',
+    });
   }
   const { STRIPE_SECRET_KEY: secretKey, STRIPE_PUBLISHABLE_KEY: publishableKey } = values;
   if (secretKey && publishableKey && isLive(secretKey) !== isLive(publishableKey)) {
@@ -317,6 +376,29 @@ function databaseUrl(text: string): Parsed<string> {
   return url.pathname.length > 1
     ? { value: text }
     : { problem: 'names no database (postgres://host/database)' };
+}
+
+function redisUrl(text: string): Parsed<string> {
+  const parsed = parseRedisUrl(text);
+  return 'problem' in parsed ? parsed : { value: text };
+}
+
+function redisServers(text: string): Parsed<{ name: string; url: string }[]> {
+  const value: { name: string; url: string }[] = [];
+  for (const part of text.split(';').filter((entry) => entry.trim() !== '')) {
+    const equals = part.indexOf('=');
+    const name = part.slice(0, Math.max(equals, 0)).trim();
+    const url = part.slice(equals + 1).trim();
+    if (!/^[a-z0-9-]{1,32}$/.test(name))
+      return { problem: 'is not of the form north=redis://…;south=redis://… (names of a-z, 0-9, hyphens)' };
+    if (name === defaultRedis)
+      return { problem: `names a server ${defaultRedis}, which is that of REDIS_URL` };
+    if (value.some((other) => other.name === name)) return { problem: `names ${name} twice` };
+    const parsed = parseRedisUrl(url);
+    if ('problem' in parsed) return { problem: `gives ${name} an address that ${parsed.problem}` };
+    value.push({ name, url });
+  }
+  return { value };
 }
 
 function httpUrl(text: string): Parsed<string> {

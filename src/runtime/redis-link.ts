@@ -81,7 +81,11 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   const close = (reason: Error): void => {
     if (ended) return;
     ended = reason;
-    redis.disconnect();
+    if (redis.status !== 'end') {
+      redis.disconnect();
+      // Not politely: what a frozen server still owes has been given up.
+      redis.stream?.destroy();
+    }
     for (const one of pending) one.reject(outcomeUnknown(at, reason));
     pending.clear();
     onChange();
