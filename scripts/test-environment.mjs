@@ -27,6 +27,7 @@ export async function runAllTests(filters) {
     if (everything || inCi || !(error instanceof SetupProblem)) throw error;
     say(error.message);
   }
+  if (everything || filters.some((filter) => filter !== 'unit')) env.ONSALE_TEST_REDIS = await ensureRedis();
   return await withPostgres(async (url) => {
     env.ONSALE_TEST_POSTGRES = url;
     const program = path.join(root, 'scripts/run-tests.mjs');
@@ -41,11 +42,8 @@ async function check(what, arguments_) {
 
 /** One server for the whole run, in a folder of its own; stopped whatever happens. */
 async function withPostgres(work) {
-  const { register } = await import('tsx/esm/api');
-  register();
-  const source = (name) => import(pathToFileURL(path.join(root, 'src/runtime', name)).href);
   const [{ startPostgres }, { systemClock }, { createLogger }] = await Promise.all(
-    ['postgres-server.ts', 'clock.ts', 'log.ts'].map(source),
+    ['postgres-server.ts', 'clock.ts', 'log.ts'].map(runtime),
   );
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-test-'));
   fs.chmodSync(dataDir, 0o711);
@@ -66,6 +64,33 @@ async function withPostgres(work) {
     }
   } finally {
     fs.rmSync(dataDir, { recursive: true, force: true });
+  }
+}
+
+let registered = false;
+
+/** A module of src/runtime. */
+async function runtime(name) {
+  if (!registered) {
+    const { register } = await import('tsx/esm/api');
+    register();
+    registered = true;
+  }
+  return await import(pathToFileURL(path.join(root, 'src/runtime', name)).href);
+}
+
+/** The program's path, or an empty text: the tests that need a Redis then count as skipped. */
+async function ensureRedis() {
+  if (process.env.ONSALE_TEST_REDIS) return process.env.ONSALE_TEST_REDIS;
+  const { findOrInstallRedis } = await runtime('redis-install.ts');
+  try {
+    return findOrInstallRedis(say);
+  } catch (error) {
+    if (error.code !== 'no_binary') throw error;
+    const sentence = `${error.message} Or name one in ONSALE_TEST_REDIS`;
+    if (inCi) throw new SetupProblem(`${sentence}; with CI=true nothing may be skipped.`);
+    say(`\n!!! THE TESTS OF REDIS ARE SKIPPED. ${sentence}.\n`);
+    return '';
   }
 }
 
