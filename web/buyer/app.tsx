@@ -52,7 +52,7 @@ export function App({ buyer }: { buyer: Buyer }) {
           )}
           {notice && (
             <Notice
-              tone={state.notice === 'hold_gone' ? 'warn' : 'good'}
+              tone={state.notice === 'hold_gone' || state.notice === 'hold_lost' ? 'warn' : 'good'}
               onClose={() => buyer.store.set({ notice: null })}
             >
               <p>{notice}</p>
@@ -155,6 +155,8 @@ function noticeText(state: BuyerState): string | null {
       return texts.basket.released;
     case 'hold_gone':
       return texts.basket.gone;
+    case 'hold_lost':
+      return texts.basket.lost;
     case 'order_cancelled':
       return texts.payment.cancelled;
     case 'swapped':

@@ -1,6 +1,7 @@
 import type { HoldAnswer, OrderAnswer, Problem } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
 import { endSession, leaveLine } from './line-acts.ts';
+import { presentReceipt } from './recover-acts.ts';
 import { type Buyer, isBought, isEnded, orderUrl, setHold, setOrder, type Wish } from './session.ts';
 
 /**
@@ -84,12 +85,21 @@ export async function recallHold(buyer: Buyer, hold: string): Promise<void> {
   }
   if (answer.kind === 'problem') {
     const hadIt = buyer.store.get().hold !== null;
+    const kept = buyer.keep.read<{ hold: string }>('hold');
+    // A store that has just taken over does not know it yet: the receipt tells.
+    if (answer.problem.code === 'hold_gone' && kept?.hold === hold) {
+      await presentReceipt(buyer);
+      return;
+    }
     setHold(buyer, null);
     if (hadIt || answer.problem.code === 'hold_gone') buyer.store.set({ notice: 'hold_gone' });
   }
 }
 
+/** Unless its receipt brings it back: the store that answered may have taken over a moment ago. */
 async function lostHold(buyer: Buyer): Promise<void> {
+  buyer.store.set({ busy: null });
+  if (buyer.store.get().hold && (await presentReceipt(buyer))) return;
   setHold(buyer, null);
   buyer.store.set({ notice: 'hold_gone', busy: null });
 }

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { useServerNow } from '../shared/clock.ts';
 import { announce } from '../shared/live.tsx';
 import { SeatTable } from '../shared/seat-table.tsx';
-import { Confirm, ViewHeading } from '../shared/shell.tsx';
+import { Confirm, Notice, ViewHeading } from '../shared/shell.tsx';
 import { clockFace, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { checkHold, release, removeSeat } from './basket-acts.ts';
@@ -17,6 +17,9 @@ export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }
   const [paying, setPaying] = useState(false);
   const [asking, setAsking] = useState(false);
   const busy = state.busy !== null;
+  useEffect(() => {
+    if (state.recovering) announce(words.recovering);
+  }, [state.recovering]);
   const left = useDeadline(Date.parse(hold.expiresAt), words.expiresSpoken, () => void checkHold(buyer));
   return (
     <div class="two-columns">
@@ -26,6 +29,11 @@ export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }
           <Clock label={words.expires} ms={left} />
           <p class="muted">{words.help}</p>
         </div>
+        {state.recovering && (
+          <Notice>
+            <p>{words.recovering}</p>
+          </Notice>
+        )}
         <SeatTable
           seats={hold.seats}
           currency={hold.currency}

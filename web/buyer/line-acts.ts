@@ -3,6 +3,7 @@ import type { EventObject, PassAnswer, QueueTicketAnswer, StatusObject } from '.
 import { call, isNewer, persist } from '../shared/api.ts';
 import { pause, serverClock } from '../shared/clock.ts';
 import { type Place, pollDelay, waitOf } from './line.ts';
+import { presentInGrace } from './recover-acts.ts';
 import { type Buyer, type Pass, passLeftMs } from './session.ts';
 
 const api = (buyer: Buyer) => `/api/events/${encodeURIComponent(buyer.eventId)}`;
@@ -158,6 +159,7 @@ export function startPolling(buyer: Buyer): () => void {
       if (document.visibilityState === 'hidden') continue;
       lastLook = Date.now();
       await look(buyer);
+      presentInGrace(buyer);
       await tryPass(buyer);
       const { pass } = buyer.store.get();
       if (pass && passLeftMs(pass) <= 0) endSession(buyer);
@@ -171,10 +173,15 @@ export function startPolling(buyer: Buyer): () => void {
   };
 }
 
+/** How often a page with a hold looks whether its receipt is wanted, ms. */
+const holdLookMs = 3_000;
+
 function nextDelay(buyer: Buyer): number {
-  const { status, place, pass, stale, atTheDoor } = buyer.store.get();
+  const { status, place, pass, hold, order, stale, atTheDoor } = buyer.store.get();
   if (!status) return 3000;
   const { minMs, maxMs } = status.poll;
+  // Should the store that knows the hold be lost, its receipt has to be shown within seconds.
+  if (hold && !order) return holdLookMs;
   if (stale) return pollDelay(status.poll, minMs * 20, Math.random());
   if (atTheDoor) return Math.max(500, Math.min(Math.max(nextPassTry - Date.now(), 1000), maxMs));
   if (place && !pass) {

@@ -58,9 +58,11 @@ export interface BuyerState {
   stale: boolean;
   /** Called, but passes leave a few a second. */
   atTheDoor: boolean;
+  /** The receipt of the hold is being shown to a store that took over; the seats are this buyer's until it says otherwise. */
+  recovering: boolean;
   problem: Problem | null;
   refusal: Refusal | null;
-  notice: 'released' | 'hold_gone' | 'order_cancelled' | 'swapped' | 'not_as_asked' | null;
+  notice: 'released' | 'hold_gone' | 'hold_lost' | 'order_cancelled' | 'swapped' | 'not_as_asked' | null;
   /** How the payment stands, beyond what the order says. */
   payment: 'idle' | 'asking' | 'action' | 'declined' | 'under_way' | 'done';
   decline: string | null;
@@ -95,6 +97,7 @@ export function createBuyer(eventId: string): Buyer {
     trouble: 0,
     stale: false,
     atTheDoor: false,
+    recovering: false,
     problem: null,
     refusal: null,
     notice: null,

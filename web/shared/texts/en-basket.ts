@@ -27,6 +27,9 @@ export const basketTexts = {
   working: 'One moment…',
   goneTitle: 'The time for these seats is over',
   gone: 'Your seats went back on sale. Nothing was charged. You can choose again.',
+  lost: 'Because of a fault on our side we could not keep your seats, and somebody else has them. We are sorry. Nothing was charged. You can choose again.',
+  recovering:
+    'One moment: after a fault on our side we are making sure of your seats. You need not do anything, and nothing is charged.',
   swapped: 'Your seats were changed.',
   survives: 'You can reload this page or open it in a second tab: your seats stay held.',
 };
