@@ -68,7 +68,8 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
         hold: hold.hold,
         event,
         partition,
-        epoch,
+        // Under which it was proved: in another one the seats may be somebody else's.
+        epoch: proof.hold.epoch,
         deadline: proof.hold.deadline,
         visitor,
         holder,
@@ -224,7 +225,21 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     const outcome = await record.abandon(hold, order);
     if (outcome.kind === 'ordered') return outcome;
     const { event, partition, epoch, visitor } = hold;
-    await arbiter.release({ event, partition, epoch, hold: hold.hold, visitor, force: order });
+    const released = await arbiter.release({
+      event,
+      partition,
+      epoch,
+      hold: hold.hold,
+      visitor,
+      force: order,
+    });
+    if (released.kind === 'retry' || released.kind === 'stale') {
+      // The order is written as closed, so the leader ends the hold within seconds.
+      log.debug(
+        { order, answer: released.kind },
+        'a hold that was given back stays until it is told as ended',
+      );
+    }
     return { kind: 'released' };
   }
 
