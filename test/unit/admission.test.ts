@@ -6,7 +6,11 @@ import {
   type AdmissionSettings,
   admissionSettingsDefault,
   admissionStart,
+  arbiterCeilingOf,
   decideAdmission,
+  type PartitionStanding,
+  postgresArbiterCeiling,
+  redisArbiterCeiling,
 } from '../../src/core/admission.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 import { runSale, type SaleOptions } from './admission-sale.ts';
@@ -315,4 +319,36 @@ test('W6: in a whole sale the frontier only moves forward and never past the las
     ),
     { numRuns: 20 },
   );
+});
+
+test('D1: the ceiling is what the weakest arbiter of an event serves, and nothing while all are in grace', () => {
+  const now = 1_000_000;
+  const standing = (change: Partial<PartitionStanding>): PartitionStanding => ({
+    redis: true,
+    mode: 'redis',
+    graceUntil: null,
+    ...change,
+  });
+  const well = standing({});
+  const lost = standing({ mode: 'postgres', graceUntil: now + 1 });
+  const degraded = standing({ mode: 'postgres', graceUntil: now });
+  assert.equal(arbiterCeilingOf([well, well], now), redisArbiterCeiling);
+  assert.equal(arbiterCeilingOf([well, degraded], now), postgresArbiterCeiling);
+  assert.equal(arbiterCeilingOf([well, standing({ mode: 'moving' })], now), postgresArbiterCeiling);
+  assert.equal(arbiterCeilingOf([well, lost], now), postgresArbiterCeiling, 'one can still be bought in');
+  assert.equal(arbiterCeilingOf([lost, lost], now), 0);
+  assert.equal(arbiterCeilingOf([lost, degraded], now), postgresArbiterCeiling);
+  assert.equal(arbiterCeilingOf([standing({ redis: false, mode: 'postgres' })], now), postgresArbiterCeiling);
+  assert.equal(arbiterCeilingOf([], now), postgresArbiterCeiling);
+});
+
+test('D1: in grace nobody is called and no pass leaves; afterwards the path is trusted as before', () => {
+  const before = decide({});
+  assert.ok(before.rate > 0 && before.advance > 0);
+  const inGrace = decideAdmission(before.state, { ...calm, arbiterCeiling: 0 }, settings);
+  assert.deepEqual([inGrace.rate, inGrace.burst, inGrace.advance, inGrace.reason], [0, 0, 0, 'grace']);
+  const few = decideAdmission(before.state, { ...calm, arbiterCeiling: 0, waiting: 1 }, settings);
+  assert.equal(few.advance, 0, 'not even a short line');
+  const after = decideAdmission(inGrace.state, calm, settings);
+  assert.equal(after.rate, before.rate);
 });

@@ -6,6 +6,7 @@ import { announce } from '../shared/live.tsx';
 import { Notice, ViewHeading } from '../shared/shell.tsx';
 import { clockFace, count, dateTime, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { waitingIn } from './line.ts';
 import { join } from './line-acts.ts';
 import type { Buyer, BuyerState, View } from './session.ts';
 
@@ -149,10 +150,7 @@ function headingOf(status: StatusObject): string {
 }
 
 function LineLength({ status }: { status: StatusObject }) {
-  const waiting = status.last.reduce(
-    (sum, last, i) => sum + Math.max(0, last - (status.frontier[i] ?? 0)),
-    0,
-  );
+  const waiting = waitingIn(status);
   if (waiting === 0) return null;
   return <p class="muted num">{`${texts.waiting.ahead}: ${count(waiting)}`}</p>;
 }

@@ -1,3 +1,4 @@
+import { knownNumbers } from '../../src/core/watermark.ts';
 import type { StatusObject } from '../../src/read-path/published.ts';
 
 /** A visitor's place, as his queue ticket says it. */
@@ -9,9 +10,11 @@ export interface Place {
 
 /** What the shared status object and one ticket tell about a wait; all arithmetic is done here, in the browser (W4). */
 export interface Wait {
-  /** Numbers between the last one called and ours; 0 when we are next or called. */
+  /** People between the last one called and ours; 0 when we are next or called. */
   ahead: number;
   behind: number;
+  /** The line has several counters: `ahead` and `behind` are estimates. */
+  approximate: boolean;
   called: boolean;
   /** Estimated wait in ms from the measured rate; null while nothing can be said. */
   waitMs: number | null;
@@ -19,23 +22,58 @@ export interface Wait {
   scarce: boolean;
 }
 
+/** A status that an older program published has no gaps. */
+type Line = Pick<StatusObject, 'frontier' | 'last'> & Partial<Pick<StatusObject, 'gaps'>>;
+
 export function waitOf(
-  status: Pick<StatusObject, 'frontier' | 'last' | 'rate' | 'noShow' | 'seats'>,
+  status: Line & Pick<StatusObject, 'rate' | 'noShow' | 'seats'>,
   place: Pick<Place, 'number' | 'shard'>,
 ): Wait {
-  const frontier = status.frontier[place.shard] ?? 0;
-  const last = status.last[place.shard] ?? place.number;
-  const ahead = Math.max(0, place.number - frontier - 1);
-  const called = place.number <= frontier;
+  const { ahead, behind } = aroundOf(status, place);
+  const called = place.number <= (status.frontier[place.shard] ?? 0);
   // The line also moves over those who do not come when called: fewer people are ahead than numbers.
   const peopleAhead = ahead * (1 - Math.min(Math.max(status.noShow, 0), 0.95));
   const rate = status.rate.measured > 0 ? status.rate.measured : status.rate.target;
   return {
     ahead,
-    behind: Math.max(0, last - place.number),
+    behind,
+    approximate: status.frontier.length > 1,
     called,
     waitMs: called ? 0 : rate > 0 ? (peopleAhead / rate) * 1000 : null,
     scarce: !called && peopleAhead > status.seats.left + status.seats.inBaskets,
+  };
+}
+
+/** Numbers that are issued and not called, over all shards. */
+export function waitingIn(status: Line): number {
+  return status.frontier.reduce((sum, _, shard) => sum + waitingInShard(status, shard), 0);
+}
+
+function waitingInShard({ frontier, last, gaps }: Line, shard: number): number {
+  const from = frontier[shard] ?? 0;
+  return knownNumbers(from, Math.max(from, last[shard] ?? 0), gaps?.[shard] ?? []);
+}
+
+/**
+ * People before and behind a place. Each shard is called up to the same instant of arrival, and visitors fall to shards by
+ * chance: as much of the other shards' lines is ahead as of one's own.
+ */
+function aroundOf(
+  status: Line,
+  { number, shard }: Pick<Place, 'number' | 'shard'>,
+): { ahead: number; behind: number } {
+  const from = status.frontier[shard] ?? 0;
+  const last = Math.max(number, status.last[shard] ?? 0);
+  const gaps = status.gaps?.[shard] ?? [];
+  const ahead = knownNumbers(from, Math.max(from, number - 1), gaps);
+  const behind = knownNumbers(number, last, gaps);
+  if (status.frontier.length <= 1) return { ahead, behind };
+  const own = ahead + behind + 1;
+  const others = waitingIn(status) - waitingInShard(status, shard);
+  const share = ahead / own;
+  return {
+    ahead: Math.round(ahead + others * share),
+    behind: Math.round(behind + others * (1 - share)),
   };
 }
 

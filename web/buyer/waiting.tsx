@@ -132,7 +132,8 @@ function Progress({ number, wait }: { number: number; wait: Wait }) {
 
 function aheadText(wait: Wait): string {
   const band = bandOf(wait.ahead);
-  return band.kind === 'exact' ? texts.waiting.exactly(band.n) : texts.waiting.between(band.from, band.to);
+  if (band.kind === 'band') return texts.waiting.between(band.from, band.to);
+  return wait.approximate && band.n > 0 ? texts.waiting.about(band.n) : texts.waiting.exactly(band.n);
 }
 
 function waitText(wait: Wait): string {

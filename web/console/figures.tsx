@@ -1,3 +1,4 @@
+import { waitingIn } from '../buyer/line.ts';
 import { useServerNow } from '../shared/clock.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count } from '../shared/texts/format.ts';
@@ -18,10 +19,7 @@ export function Figures({ event }: { event: OrganiserEvent }) {
       </section>
     );
   }
-  const waiting = status.last.reduce(
-    (sum, last, i) => sum + Math.max(0, last - (status.frontier[i] ?? 0)),
-    0,
-  );
+  const waiting = waitingIn(status);
   const age = Math.max(0, Math.round((now - status.serverTime) / 1000));
   return (
     <section class="card stack">

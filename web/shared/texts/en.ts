@@ -80,6 +80,7 @@ export const en = {
     title: 'You are in the line',
     ahead: 'People ahead of you',
     exactly: (n: number) => (n === 0 ? 'You are next' : people(n)),
+    about: (n: number) => `About ${people(n)}`,
     between: (from: number, to: number) => `${count(from)} to ${count(to)}`,
     wait: 'Estimated wait',
     unknownWait: 'Not known yet',
