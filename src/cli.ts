@@ -4,6 +4,7 @@ import { registerAuditCommand } from './cli/audit.ts';
 import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
+import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerOrganiseCommands } from './cli/organise.ts';
 import { type StartFlags, startCommand } from './cli/start.ts';
 import { registerTicketCommands } from './cli/ticket.ts';
@@ -98,6 +99,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     openDatabase,
   });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
+  registerGamedayCommand(program, { runtime, print, say, fail });
   registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 

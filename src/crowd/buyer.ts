@@ -24,12 +24,22 @@ export interface Buyer {
   ): Promise<Answer<HoldAnswer>>;
   hold(hold: string): Promise<Answer<HoldAnswer>>;
   release(hold: string): Promise<Answer>;
+  /** Shows the receipt: 200 the hold as it is, 202 while receipts are being collected. */
+  recover(hold: string, receipt: string): Promise<Answer<HoldAnswer | RecoveringAnswer>>;
   order(hold: string, buyer?: { name: string; email: string }): Promise<Answer<OrderAnswer>>;
   pay(order: string, paymentMethod: string, key?: string): Promise<Answer<OrderAnswer>>;
   refresh(order: string): Promise<Answer<OrderAnswer>>;
   closeOrder(order: string): Promise<Answer>;
   findOrder(order: string): Promise<Answer<OrderAnswer>>;
   tickets(order: string): Promise<Answer<TicketsAnswer>>;
+}
+
+export interface RecoveringAnswer {
+  code: 'recovering';
+  hold: string;
+  /** ISO 8601. */
+  until: string;
+  retryAfterMs: number;
 }
 
 export interface HoldOptions {
@@ -62,6 +72,7 @@ export function createBuyer(client: BrowserClient, event: string, random: Random
       }),
     hold: (hold) => client.request('GET', `/api/holds/${hold}`),
     release: (hold) => client.request('DELETE', `/api/holds/${hold}`),
+    recover: (hold, receipt) => client.request('POST', `/api/holds/${hold}/recover`, { body: { receipt } }),
     order: (hold, buyer = { name: 'Any Buyer', email: `buyer-${random.uuid()}@example.org` }) =>
       client.request('POST', `/api/holds/${hold}/order`, { body: { buyer } }),
     pay: (order, paymentMethod, key) =>

@@ -1,0 +1,195 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Command } from 'commander';
+import type { Runtime } from '../app.ts';
+import { type RoundResult, roundLine, summaryTable, targets } from '../gameday/results.ts';
+import { runRound } from '../gameday/round.ts';
+import { OtherProgram, openRounds, programTree } from '../gameday/rounds-file.ts';
+import { isScenario, type ScenarioName, scenarioNames, scenarios } from '../gameday/scenarios.ts';
+import { type Stack, startStack } from '../gameday/stack.ts';
+import { generateStadium } from '../plans/generate.ts';
+import { importPlan } from '../plans/import-plan.ts';
+import { findOrInstallRedis } from '../runtime/redis-install.ts';
+import { createShutdown } from '../runtime/shutdown.ts';
+import type { Db } from '../sales/db.ts';
+import { createDemoEvent } from './demo-event.ts';
+
+interface GamedayFlags {
+  rounds: string;
+  scenarios: string;
+  buyers: string;
+  seats: string;
+  seed?: string;
+  resume?: string;
+  json?: string;
+  keep?: boolean;
+}
+
+export interface GamedayContext {
+  runtime(): Runtime;
+  print(text: string): void;
+  say(text: string): void;
+  fail(sentence: string): void;
+}
+
+/** Long enough for a round, short enough that the line is let in at the pace of the crowd. */
+const holdTtlMs = 120_000;
+const otherServers = ['north', 'south'] as const;
+/** Rounds on one installation: its tables grow, and a fresh one costs ten seconds. */
+const roundsPerStack = 20;
+
+/** `onsale gameday`: hurts Redis under a crowd, on an installation of its own, and says what buyers saw. */
+export function registerGamedayCommand(program: Command, context: GamedayContext): void {
+  program
+    .command('gameday')
+    .description('Rehearse losing Redis under a crowd, on a private installation; ends in the audit.')
+    .option('--rounds <number>', 'how many rounds; with --resume those of the file count', '6')
+    .option(
+      '--scenarios <names>',
+      `in turn: ${scenarioNames.map((name) => `${name} (${scenarios[name].says})`).join(', ')}`,
+      scenarioNames.join(','),
+    )
+    .option('--buyers <number>', 'how many people a round', '500')
+    .option('--seats <number>', 'seats of each event', '5000')
+    .option('--seed <number>', 'repeatable chance')
+    .option('--resume <file>', 'collect rounds in this file, over several sittings of the same program')
+    .option('--json <file>', 'write all results there')
+    .option('--keep', 'leave the folder of the installation')
+    .action(async (flags: GamedayFlags, command: Command) => {
+      const [rounds, buyers, seats] = [flags.rounds, flags.buyers, flags.seats].map(Number) as [
+        number,
+        number,
+        number,
+      ];
+      const names = flags.scenarios.split(',').map((name) => name.trim());
+      if (!names.every(isScenario)) command.error(`--scenarios takes ${scenarioNames.join(', ')}.`);
+      const whole = [rounds, buyers, seats].every(Number.isInteger);
+      if (!(whole && rounds >= 1 && buyers >= 1 && buyers <= 10_000 && seats >= 300 && seats <= 200_000)) {
+        command.error('--rounds and --buyers take whole numbers from 1, --seats from 300 to 200000.');
+      }
+      await gameday(context, { ...flags, rounds, buyers, seats, names: names as ScenarioName[] });
+    });
+}
+
+type Wanted = Omit<GamedayFlags, 'rounds' | 'buyers' | 'seats'> & {
+  rounds: number;
+  buyers: number;
+  seats: number;
+  names: ScenarioName[];
+};
+
+async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
+  const { say, fail, print } = context;
+  const runtime = context.runtime();
+  const { clock, random, log } = runtime;
+  const source = path.resolve(import.meta.dirname, '..');
+  const kept = keptRounds(wanted.resume, source, fail);
+  if (!kept) return;
+  const binary = findOrInstallRedis(say);
+  const shutdown = createShutdown({ clock, log, deadlineMs: 60_000 });
+  const deaf = shutdown.listen();
+  const seed = wanted.seed === undefined ? 1 + random.int(2 ** 31 - 1) : Number(wanted.seed);
+  const results = [...kept.kept];
+  let stack: Stack | null = null;
+  let onStack = 0;
+  // The stack goes down in order whoever asks for it, Ctrl-C too.
+  const closeStack = async (): Promise<void> => {
+    const going = stack;
+    stack = null;
+    await going?.stop();
+  };
+  shutdown.add('installation', closeStack);
+  try {
+    while (results.length < wanted.rounds && !shutdown.requested.aborted) {
+      if (stack === null || onStack >= roundsPerStack) {
+        await closeStack();
+        say('Starting a private installation …');
+        const others = wanted.names.includes('cut') ? otherServers : [];
+        stack = await startStack({ binary, others, clock, log, keep: wanted.keep === true });
+        if (wanted.keep) say(`  in ${stack.folder}`);
+        onStack = 0;
+      }
+      onStack += 1;
+      const round = results.length + 1;
+      const scenario = wanted.names[(round - 1) % wanted.names.length]!;
+      say(`Round ${round} of ${wanted.rounds}: ${scenario}, ${scenarios[scenario].says} …`);
+      const { db } = stack;
+      const result = await runRound({
+        stack,
+        round,
+        scenario,
+        seed: seed + round,
+        buyers: wanted.buyers,
+        seats: wanted.seats,
+        makeEvent: (name, split) => makeEvent({ db, runtime, name, split, seats: wanted.seats }),
+        clock,
+        say,
+      });
+      results.push(result);
+      kept.append(result);
+      say(roundLine(result));
+      if (result.problems.length > 0) say(stack.log().split('\n').slice(-12).join('\n'));
+    }
+  } catch (error) {
+    if (!shutdown.requested.aborted)
+      fail(
+        `The round could not be played: ${(error as Error).message}\n${(stack as Stack | null)?.log() ?? ''}`,
+      );
+  } finally {
+    deaf();
+    await shutdown.stop('done');
+  }
+  if (wanted.json) fs.writeFileSync(wanted.json, `${JSON.stringify({ seed, targets, results }, null, 2)}\n`);
+  print(`\n${summaryTable(results)}`);
+  verdict(results, fail);
+}
+
+function keptRounds(file: string | undefined, source: string, fail: (sentence: string) => void) {
+  try {
+    return file === undefined
+      ? { kept: [] as RoundResult[], append: () => {} }
+      : openRounds(file, programTree(source));
+  } catch (error) {
+    if (!(error instanceof OtherProgram)) throw error;
+    fail(error.message);
+    return null;
+  }
+}
+
+function verdict(results: readonly RoundResult[], fail: (sentence: string) => void): void {
+  const broken = results.filter(({ problems }) => problems.length > 0).length;
+  const missed = results.filter(({ missed: list }) => list.length > 0).length;
+  if (broken > 0) fail(`${broken} of ${results.length} rounds broke a promise.`);
+  if (missed > 0) fail(`${missed} of ${results.length} rounds missed a target.`);
+  if (results.length === 0) fail('No round was played.');
+}
+
+async function makeEvent(given: {
+  db: Db;
+  runtime: Runtime;
+  name: string;
+  split: boolean;
+  seats: number;
+}): Promise<void> {
+  const { db, seats, name, split } = given;
+  await createDemoEvent({
+    db,
+    clock: given.runtime.clock,
+    seats,
+    onProgress: () => {},
+    event: { event: name, name: `Game day, ${name}`, currency: 'EUR' },
+    settings: { holdTtlMs, holdSeatsMax: 6, ...(split ? { partitions: thirds(seats) } : {}) },
+  });
+}
+
+/** Two thirds of the sections on servers of their own; the rest stays with the default one. */
+function thirds(seats: number): { sections: string[]; redis: string }[] {
+  const plan = Buffer.from(JSON.stringify(generateStadium({ seats, name: 'Demo Stadium' })));
+  const imported = importPlan(plan);
+  if (imported.kind === 'refused') throw new Error('the demo stadium was refused');
+  const ids = imported.plan.sections.map(({ id }) => id);
+  return otherServers.map((redis, nth) => ({
+    sections: ids.filter((_, index) => index % (otherServers.length + 1) === nth + 1),
+    redis,
+  }));
+}
