@@ -23,7 +23,7 @@ export interface Row {
 /** One event whose Redis partition nobody runs: only Postgres's side of it, with receipts as a lost Redis would have signed. */
 export interface ModesWorld {
   event: number;
-  /** Of the partition's row when the world was made. */
+  /** Of the partition's row when the world was made, or its Redis was there last. */
   epoch: number;
   arbiter: Arbiter;
   modes: PartitionModes;
@@ -38,6 +38,8 @@ export interface ModesWorld {
   /** By the leader's word; answers the new epoch. */
   degrade(): Promise<number>;
   endGrace(): Promise<void>;
+  /** As if Redis had been restored long ago, with nothing in it. */
+  restored(): Promise<void>;
   /** As a lost Redis granted it under `epoch`. */
   receipt(visitor: string, seats: number[], grant: number, more?: Partial<Hold>): Hold;
   present(receipt: Hold, seatsMax?: number): ReturnType<Arbiter['recover']>;
@@ -83,7 +85,7 @@ export async function modesWorld(
       return terms.get(event)!;
     },
     report: (reporter, more = {}) =>
-      modes.report({ ...at, epoch, reporter, reason: 'unreachable', term: null, ...more }),
+      modes.report({ ...at, epoch: world.epoch, reporter, reason: 'unreachable', term: null, ...more }),
     degrade: async () => {
       const outcome = await world.report('leader', { term: await world.lead(), epoch: (await row()).epoch });
       assert.ok(outcome.kind === 'degraded', outcome.kind);
@@ -95,6 +97,13 @@ export async function modesWorld(
         [event],
       );
     },
+    restored: async () => {
+      await database.query(
+        `UPDATE event_partitions SET mode = 'redis', epoch = nextval('epochs'), grace_until = NULL WHERE event_no = $1`,
+        [event],
+      );
+      world.epoch = (await row()).epoch;
+    },
     receipt: (visitor, seats, grant, more = {}) => ({
       ...at,
       hold: randomUUID(),
@@ -103,7 +112,7 @@ export async function modesWorld(
       seats,
       grantedAt: Date.now() - 60_000,
       deadline: Date.now() + 540_000,
-      epoch,
+      epoch: world.epoch,
       grant,
       order: null,
       ...more,
@@ -140,14 +149,15 @@ export async function modesWorld(
         orderFee: 100,
         currency: 'EUR',
       }),
-    audit: () => audit(database, event),
+    audit: () => auditSeats(database, event),
   };
   return world;
 }
 
 const performanceClock = { monotonic: () => performance.now() };
 
-async function audit(database: TestDatabase, event: number): Promise<void> {
+/** One live hold a visitor and a seat; leases and seats, tickets and seats agree. */
+export async function auditSeats(database: TestDatabase, event: number): Promise<void> {
   const wrong = await database.query(
     `WITH live AS (SELECT h.hold_id, unnest(h.seats) AS seat_no FROM holds h JOIN event_partitions p USING (event_no, partition)
                     WHERE h.event_no = $1 AND h.state = 'live' AND h.deadline > now() AND h.epoch = p.epoch),
