@@ -8,11 +8,13 @@ import { createRoutedArbiter, type ModeReader } from './inventory/routed.ts';
 import { createStoreWatch, type StoreWatch, type WatchedRedis } from './inventory/store-watch.ts';
 import { projectPhase } from './projection-task.ts';
 import type { Clock } from './runtime/clock.ts';
-import type { Config } from './runtime/config.ts';
+import { type Config, defaultRedis } from './runtime/config.ts';
 import type { Logger } from './runtime/log.ts';
 import type { Random } from './runtime/random.ts';
 import { createRedisStore } from './runtime/redis-client.ts';
+import { runningRedis, startRedis } from './runtime/redis-server.ts';
 import type { RedisStore } from './runtime/redis-store.ts';
+import type { Shutdown } from './runtime/shutdown.ts';
 import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
 import { decidedPhase } from './sales/projection.ts';
@@ -52,12 +54,26 @@ export interface RedisStores {
   close(): Promise<void>;
 }
 
-export const defaultRedis = 'default';
+/** Starts the private server, where one is asked for; it is then the default one. */
+export async function startConfiguredRedis(
+  config: Config,
+  parts: Parts & { onProgress?: (line: string) => void },
+  shutdown: Shutdown,
+): Promise<RedisSettings> {
+  const { prefix, servers, embedded, dataDir } = config.redis;
+  if (!embedded) return { prefix, servers };
+  parts.onProgress?.('Starting Redis …');
+  const server = await startRedis({ ...parts, dataDir });
+  shutdown.add('Redis', () => server.stop());
+  return { prefix, servers: [{ name: defaultRedis, url: server.url }, ...servers] };
+}
 
-export function redisSettings(config: Config): RedisSettings {
-  const { redis } = config as { redis?: RedisSettings };
-  const url = process.env.REDIS_URL;
-  return redis ?? { prefix: 'onsale', servers: url ? [{ name: defaultRedis, url }] : [] };
+/** For a command beside the servers: also the private one that another process of ours runs. */
+export async function knownRedis(config: Config): Promise<RedisSettings> {
+  const { prefix, servers, dataDir } = config.redis;
+  if (servers.some(({ name }) => name === defaultRedis)) return { prefix, servers };
+  const running = await runningRedis(dataDir);
+  return { prefix, servers: running ? [{ name: defaultRedis, url: running.url }, ...servers] : servers };
 }
 
 export function openRedisStores(settings: RedisSettings, parts: Parts): RedisStores {

@@ -6,10 +6,11 @@ import { readiness } from './app-ready.ts';
 import {
   type ArbiterOptions,
   announcingEvents,
+  knownRedis,
   openArbiters,
   openRedisStores,
   openRoom,
-  redisSettings,
+  startConfiguredRedis,
 } from './app-stores.ts';
 import { createCheckout } from './checkout/checkout.ts';
 import { createReconciler } from './checkout/reconcile.ts';
@@ -102,9 +103,13 @@ export async function createApp(config: Config, options: AppOptions): Promise<Ap
 async function assemble(config: Config, options: AppOptions, shutdown: Shutdown): Promise<App> {
   const { clock, random, log, onProgress = () => {} } = options;
   const started = new Set<Role>(options.roles ?? roles);
-  // Both take a second or two, and neither needs the other.
+  // Each takes a second or two, and none needs another.
   const opening = openPayments(config, options, shutdown);
   opening.catch(() => {});
+  const openingRedis = startConfiguredRedis(config, options, shutdown).catch((error: Error) => {
+    throw new StartProblem(error.message, { cause: error });
+  });
+  openingRedis.catch(() => {});
   const databaseUrl = await openDatabase(config, options, shutdown);
   await migrateTo(databaseUrl, onProgress);
 
@@ -117,7 +122,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const db = pool('web', poolSizes.web);
   const payments = await opening;
   const owner = `${os.hostname()}/${process.pid}/${random.uuid().slice(0, 8)}`;
-  const settings = redisSettings(config);
+  const settings = await openingRedis;
   const redis = openRedisStores(settings, options);
   shutdown.add('connections to Redis', () => redis.close());
   const credentials = createCredentials({ secret: signingSecret(config, random), random, clock });
@@ -217,6 +222,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     https: url.startsWith('https://'),
     published: published.get,
     arbiter,
+    redisServers: settings.servers.map(({ name }) => name),
   };
   const server = await buildServer({ ...deps, pathMeter }, [
     (scope) => registerOrganiser(scope, organiserDeps),
@@ -299,7 +305,7 @@ export async function openArbiter(
   runtime: Runtime,
 ): Promise<{ arbiter: Arbiter; close(): Promise<void> }> {
   const { clock, log, random } = runtime;
-  const redis = openRedisStores(redisSettings(config), runtime);
+  const redis = openRedisStores(await knownRedis(config), runtime);
   await redis.connected();
   const reporter = `cli/${random.uuid().slice(0, 8)}`;
   const events = createEvents({ db, clock });
