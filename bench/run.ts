@@ -1,0 +1,70 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { machineOf } from './machine.ts';
+import { type Measured, tableOf } from './measure.ts';
+import { openServers, type Servers } from './servers.ts';
+
+/** What each bench file exports as `bench`. */
+export interface Bench {
+  name: string;
+  /** One sentence, for the saved result. */
+  question: string;
+  run(context: BenchContext): Promise<Measured>;
+}
+
+export interface BenchContext {
+  runs: number;
+  /** Seconds that each case is measured, at least. */
+  seconds: number;
+  servers: Servers;
+  /** Only cases whose name contains it; empty: all. */
+  only: string;
+  progress(text: string): void;
+}
+
+const names = ['contention', 'arbiter', 'hold', 'join'] as const;
+const usage = `npm run bench -- ${names.join('|')} [--json] [--runs 5] [--seconds 2] [--only TEXT]`;
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      json: { type: 'boolean', default: false },
+      runs: { type: 'string', default: '5' },
+      seconds: { type: 'string', default: '2' },
+      only: { type: 'string', default: '' },
+    },
+  });
+  const name = names.find((known) => known === positionals[0]);
+  const runs = Number(values.runs);
+  const seconds = Number(values.seconds);
+  if (!name || positionals.length > 1 || !Number.isInteger(runs) || runs < 1 || !(seconds > 0)) {
+    process.stderr.write(`${usage}\n`);
+    return 2;
+  }
+  const { bench } = (await import(`./${name}.ts`)) as { bench: Bench };
+  const progress = (text: string): void => void process.stderr.write(`${text}\n`);
+  const servers = openServers();
+  const startedAt = new Date().toISOString();
+  try {
+    const measured = await bench.run({ runs, seconds, servers, only: values.only, progress });
+    for (const line of measured.lines) if (values.json) process.stdout.write(`${JSON.stringify(line)}\n`);
+    if (!values.json) process.stdout.write(`${tableOf(measured.lines)}\n`);
+    // A part of the cases is a look, not a result.
+    if (values.only === '') save(bench, { startedAt, runs, seconds, ...measured }, servers);
+    return measured.lines.some((line) => line.reached === false) ? 1 : 0;
+  } finally {
+    await servers.stop();
+  }
+}
+
+function save(bench: Bench, result: object, servers: Servers): void {
+  const folder = path.join(import.meta.dirname, 'results');
+  fs.mkdirSync(folder, { recursive: true });
+  const machine = machineOf(servers.versions());
+  const text = JSON.stringify({ bench: bench.name, question: bench.question, machine, ...result }, null, 2);
+  fs.writeFileSync(path.join(folder, `${bench.name}.json`), `${text}\n`);
+}
+
+process.exitCode = await main();
