@@ -6,6 +6,7 @@ import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
 import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerOrganiseCommands } from './cli/organise.ts';
+import { registerQueueCommands } from './cli/queue.ts';
 import { type StartFlags, startCommand } from './cli/start.ts';
 import { registerTicketCommands } from './cli/ticket.ts';
 import { systemClock } from './runtime/clock.ts';
@@ -100,6 +101,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });
+  registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
   registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 

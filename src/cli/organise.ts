@@ -9,6 +9,7 @@ import { createEvents, type Events, freeCategories, isEventTime } from '../sales
 import { type PartitionSetting, partitionsMax } from '../sales/partitions.ts';
 import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
+import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
 
@@ -48,6 +49,7 @@ interface CreateFlags {
   performanceAt?: string;
   holdMinutes: string;
   holdSeatsMax: string;
+  queueShards: string;
   partition?: string[];
   json?: boolean;
 }
@@ -80,6 +82,11 @@ function registerEventCommands(program: Command, context: CliContext): void {
     .option('--sale-ends-at <time>', 'ISO 8601')
     .option('--hold-minutes <minutes>', '1 to 15', '10')
     .option('--hold-seats-max <seats>', 'seats held at once by one buyer', '6')
+    .option(
+      '--queue-shards <number>',
+      `counters of the line, 1 to ${queueShardsMax}; 1 keeps strict order`,
+      '1',
+    )
     .option(
       '--partition <[server:]section,section,…>',
       `sections that are sold apart, on a configured Redis server where one is named; repeat for each, up to ${partitionsMax}; all other sections are one more part`,
@@ -171,6 +178,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
   );
   const whole = [flags.seatFee, flags.orderFee, flags.holdSeatsMax].map(Number);
   const minutes = Number(flags.holdMinutes);
+  const queueShards = Number(flags.queueShards);
   const currency = flags.currency.toUpperCase();
   if (times.some((at) => at !== null && !isEventTime(at)))
     context.fail('Times are ISO 8601, between the years 2000 and 2200, as 2030-05-01T10:00:00Z.');
@@ -181,6 +189,8 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
   } else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
   else if (!Intl.supportedValuesOf('currency').includes(currency))
     context.fail(`${currency} is not a currency.`);
+  else if (!(Number.isInteger(queueShards) && queueShards >= 1 && queueShards <= queueShardsMax))
+    context.fail(`--queue-shards takes 1 to ${queueShardsMax}.`);
   else {
     await withDatabase(context, async (db) => {
       const outcome = await createEvents({ db, clock: context.clock }).create({
@@ -197,6 +207,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           orderFee: whole[1],
           holdSeatsMax: whole[2],
           holdTtlMs: Math.round(minutes * 60_000),
+          ...(queueShards > 1 ? { queueShards } : {}),
           ...(flags.partition ? { partitions: flags.partition.map(partitionOf) } : {}),
         },
         redisServers: context.redisServers?.(),

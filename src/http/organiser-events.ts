@@ -3,6 +3,7 @@ import { planLimits } from '../core/seat-map.ts';
 import { freeCategories, isEventTime } from '../sales/events.ts';
 import { partitionsMax } from '../sales/partitions.ts';
 import type { EventRecord } from '../sales/record.ts';
+import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 
@@ -25,6 +26,13 @@ export const CreateEventBody = Type.Object({
   holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
   holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
   accountSeatsMax: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000 }))),
+  queueShards: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: queueShardsMax,
+      description: 'Counters that number the line. 1, the default, keeps strict order of arrival.',
+    }),
+  ),
   partitions: Type.Optional(
     Type.Array(
       Type.Object({
@@ -94,6 +102,7 @@ export async function createEvent(
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
+      ...(body.queueShards === undefined ? {} : { queueShards: body.queueShards }),
       ...(body.partitions === undefined ? {} : { partitions: body.partitions }),
     },
     redisServers: deps.redisServers,
