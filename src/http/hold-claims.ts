@@ -6,7 +6,7 @@ import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { allBut, type BestSeats, type Found } from './best-seats.ts';
 import type { HttpDeps } from './deps.ts';
-import { partitionOfSeats, type Wish } from './seat-wish.ts';
+import { acrossHeld, partitionOfSeats, sectionPartition, type Wish } from './seat-wish.ts';
 
 /** Best available: how often candidates are drawn anew when all of them were gone. */
 const bestTriesMax = 4;
@@ -39,6 +39,8 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
     const { event, house, wish, held, claim } = wished;
     if (wish.kind !== 'best') throw new Error('a wish for the best');
     const gone = new Set<SeatNo>();
+    const asked = sectionPartition(wish, house);
+    if (held !== null && asked !== null && asked !== held) throw acrossHeld(held);
     const left = new Set(held === null ? [] : allBut(house, held));
     let away: HoldOutcome | null = null;
     for (let tries = 1; ; ) {
@@ -47,6 +49,8 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
       if (!found) return { outcome: away ?? (await repeatedOrTaken(wished)) };
       const outcome = await claim(found.partition, found.claim);
       if ((outcome.kind === 'retry' || outcome.kind === 'stale') && house.partitions.length > 1) {
+        // Other sections are offered to somebody who asked for one only when that one is known to be full.
+        if (found.partition === (asked ?? held)) return { outcome };
         away = outcome;
         left.add(found.partition);
         continue;

@@ -4,6 +4,7 @@ import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { fullKind, linesOf, seatInfos } from './answers.ts';
+import type { SeatInfo } from './api-types.ts';
 import { problem } from './errors.ts';
 
 /** What a buyer asks for, checked against the house. */
@@ -110,24 +111,31 @@ export function partitionOfSeats(
   const parts = [...found]
     .sort(([a], [b]) => a - b)
     .map(([partition, some]) => ({ partition, seats: seatInfos(house, linesOf(event, house, some)) }));
-  const extra = {
-    parts,
-    held,
-  };
-  if (found.size === 1) {
-    throw problem('across_partitions', {
-      detail:
-        'The seats that you hold and these are sold in separate parts of the house. Hold these by themselves, then give the others back. Nothing was changed.',
-      extra,
-    });
-  }
+  if (found.size === 1 && held !== null) throw acrossHeld(held, parts);
   const named = parts
     .map((part) => [...new Set(part.seats.map(({ sectionName }) => sectionName))].join(', '))
     .join(' / ');
   throw problem('across_partitions', {
     detail: `These seats are sold in separate parts of the house; choose within one: ${named}. Nothing was held.`,
-    extra,
+    extra: { parts, held },
   });
+}
+
+/** What is to be replaced and what is asked for cannot be one hold, nor be exchanged in one step. */
+export function acrossHeld(held: PartitionNo, parts: { partition: PartitionNo; seats: SeatInfo[] }[] = []) {
+  return problem('across_partitions', {
+    detail:
+      'The seats that you hold and these are sold in separate parts of the house. Hold these by themselves, then give the others back. Nothing was changed.',
+    extra: { parts, held },
+  });
+}
+
+/** The partition of the section that is asked for; null: none is. */
+export function sectionPartition(wish: Wish, house: House): PartitionNo | null {
+  if (wish.kind !== 'best' || wish.section === undefined) return null;
+  const section = house.layout.sections.find(({ id }) => id === wish.section);
+  const seat = section?.seats[0]?.[0];
+  return seat === undefined ? null : house.partitionOf(seat);
 }
 
 export function seatCount(section: LayoutSection): number {
