@@ -1,8 +1,10 @@
 import type { EventNo, PartitionNo } from './core/hold.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
+import type { StoredHold } from './inventory/modes.ts';
 import { createPostgresArbiter } from './inventory/postgres.ts';
 import { createPartitionModes } from './inventory/postgres-modes.ts';
 import { createRedisArbiter } from './inventory/redis.ts';
+import { readRedisHolds } from './inventory/redis-holds.ts';
 import { partitionTag } from './inventory/redis-scripts.ts';
 import { createRoutedArbiter, type ModeReader } from './inventory/routed.ts';
 import { createStoreWatch, type StoreWatch, type WatchedRedis } from './inventory/store-watch.ts';
@@ -15,9 +17,11 @@ import { createRedisStore } from './runtime/redis-client.ts';
 import { runningRedis, startRedis } from './runtime/redis-server.ts';
 import type { RedisStore } from './runtime/redis-store.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
+import { StoreFault } from './runtime/store-fault.ts';
 import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
 import { decidedPhase } from './sales/projection.ts';
+import type { PartitionMode } from './sales/record.ts';
 import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
 import { createQueueControl } from './waiting-room/queue-control.ts';
 import { createQueueStores, type QueueStores } from './waiting-room/queue-stores.ts';
@@ -130,6 +134,19 @@ export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postg
     report,
   });
   return { arbiter, postgres };
+}
+
+/** The holds of a partition that Redis arbitrates, as its record names store and runs; for audits. */
+export type HoldsReader = (event: EventNo, row: PartitionMode) => Promise<StoredHold[]>;
+
+export function holdsReader(redis: RedisStores, prefix: string): HoldsReader {
+  return async (event, { partition, store, runIds }) => {
+    const found = redis.named(store);
+    if (!found)
+      throw new StoreFault('store_unavailable', `no Redis named ${store ?? defaultRedis} is configured`);
+    found.trust(event, partition, runIds);
+    return await readRedisHolds(found.store, prefix, { event, partition });
+  };
 }
 
 /** The waiting room of this process, and, for a leader, the care for the stores that issue its numbers. */

@@ -6,6 +6,8 @@ import { readiness } from './app-ready.ts';
 import {
   type ArbiterOptions,
   announcingEvents,
+  type HoldsReader,
+  holdsReader,
   knownRedis,
   openArbiters,
   openRedisStores,
@@ -303,14 +305,15 @@ export async function openArbiter(
   db: Db,
   config: Config,
   runtime: Runtime,
-): Promise<{ arbiter: Arbiter; close(): Promise<void> }> {
+): Promise<{ arbiter: Arbiter; redisHolds: HoldsReader; close(): Promise<void> }> {
   const { clock, log, random } = runtime;
-  const redis = openRedisStores(await knownRedis(config), runtime);
+  const known = await knownRedis(config);
+  const redis = openRedisStores(known, runtime);
   await redis.connected();
   const reporter = `cli/${random.uuid().slice(0, 8)}`;
   const events = createEvents({ db, clock });
   const { arbiter } = openArbiters({ db, events, redis, reporter, clock, log });
-  return { arbiter, close: () => redis.close() };
+  return { arbiter, redisHolds: holdsReader(redis, known.prefix), close: () => redis.close() };
 }
 
 export async function migrateTo(databaseUrl: string, onProgress: (line: string) => void): Promise<void> {

@@ -1,4 +1,4 @@
-import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
+import type { EventId, EventNo } from '../core/hold.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -23,7 +23,7 @@ export interface AuditSources {
   /** The routed arbiter. */
   arbiter: Pick<Arbiter, 'snapshot'>;
   /** Live holds of a partition that Redis arbitrates; null: there is no way to them from here. */
-  redisHolds: ((event: EventNo, partition: PartitionNo) => Promise<StoredHold[]>) | null;
+  redisHolds: ((event: EventNo, row: PartitionMode) => Promise<StoredHold[]>) | null;
   money: MoneySource;
 }
 

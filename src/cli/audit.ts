@@ -75,7 +75,7 @@ async function audit(
       clock,
       modes: (event) => record.modes(event),
       arbiter: stores.arbiter,
-      redisHolds: null,
+      redisHolds: stores.redisHolds,
       money: await moneySource(config, { clock, log, random }, lookups),
     };
     const reports: AuditReport[] = [];
