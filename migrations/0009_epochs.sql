@@ -341,7 +341,7 @@ RETURNS arbiter_answer LANGUAGE plpgsql AS $$
 DECLARE
   h holds;
   v_now timestamptz;
-  v_lost integer[];
+  v_own integer[];
 BEGIN
   SELECT * INTO h FROM holds WHERE event_no = p_event AND hold_id = r.hold_id FOR NO KEY UPDATE;
   v_now := arbiter_now();
@@ -349,9 +349,9 @@ BEGIN
   IF h.visitor <> r.visitor OR h.partition <> p_partition OR NOT hold_is_live(h, p_epoch, v_now) THEN
     RETURN arbiter_say('hold_gone');
   END IF;
-  v_lost := ARRAY(SELECT u FROM unnest(h.seats) u WHERE NOT EXISTS (SELECT FROM seats s
-    WHERE s.event_no = p_event AND s.seat_no = u AND s.state = 'available' AND s.hold_id = h.hold_id) ORDER BY u);
-  IF v_lost <> '{}' THEN RETURN arbiter_say('taken', v_lost); END IF;
+  v_own := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.seat_no = ANY(h.seats) AND s.state = 'available' AND s.hold_id = h.hold_id);
+  IF NOT h.seats <@ v_own THEN RETURN arbiter_say('taken', ARRAY(SELECT u FROM unnest(h.seats) u WHERE u <> ALL(v_own))); END IF;
   IF p_until IS NULL OR p_until <= v_now THEN RETURN arbiter_say_hold('recovered', h); END IF;
   -- Perhaps another receipt of it, a later one: from after its extension, or its own recovery in an earlier grace.
   IF h.receipt_epoch IS NOT NULL AND r.epoch < p_epoch THEN
@@ -393,10 +393,12 @@ DECLARE
   v_rank bigint[] := hold_rank(r);
   v_size integer := cardinality(r.seats);
   v_rivals uuid[];
+  v_occupants uuid[];
+  v_weaker uuid[];
   v_losers uuid[];
   v_over uuid[];
   v_used integer;
-  v_lost integer[];
+  v_free integer[];
   v_rows integer;
   v_now timestamptz;
 BEGIN
@@ -404,24 +406,20 @@ BEGIN
   v_rivals := arbiter_lock_rivals(p_event, p_partition, p_epoch, r);
   v_now := arbiter_now();
   IF v_now >= least(p_until, r.deadline) THEN RETURN arbiter_say('hold_gone'); END IF;
-  IF EXISTS (SELECT FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats) AND s.hold_until > v_now
-               AND s.hold_epoch = p_epoch AND s.hold_id <> ALL(v_rivals)) THEN
-    RAISE EXCEPTION USING ERRCODE = 'OS001';
-  END IF;
-  IF EXISTS (SELECT FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals) AND h.visitor = r.visitor
-               AND hold_is_live(h, p_epoch, v_now) AND hold_rank(h) >= v_rank) THEN
-    RETURN arbiter_say('hold_gone');
-  END IF;
-  v_lost := ARRAY(SELECT u FROM unnest(r.seats) u WHERE NOT EXISTS (
-    SELECT FROM seats s LEFT JOIN holds h ON h.event_no = p_event AND h.hold_id = s.hold_id
-     WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = u AND s.state = 'available'
-       AND (seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now) OR (h.state = 'live' AND hold_rank(h) < v_rank)))
-    ORDER BY u);
-  IF v_lost <> '{}' THEN RETURN arbiter_say('taken', v_lost); END IF;
-  v_losers := ARRAY(
-    SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals) AND hold_is_live(h, p_epoch, v_now)
-       AND (h.visitor = r.visitor OR h.hold_id IN (
-         SELECT s.hold_id FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats))));
+  v_occupants := ARRAY(SELECT DISTINCT s.hold_id FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats)
+    AND s.state = 'available' AND NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now));
+  IF NOT v_occupants <@ v_rivals THEN RAISE EXCEPTION USING ERRCODE = 'OS001'; END IF;
+  v_weaker := ARRAY(SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals)
+    AND hold_is_live(h, p_epoch, v_now) AND hold_rank(h) < v_rank);
+  -- The visitor's other hold: a later one means that this one was over.
+  v_losers := ARRAY(SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals)
+    AND hold_is_live(h, p_epoch, v_now) AND h.visitor = r.visitor);
+  IF NOT v_losers <@ v_weaker THEN RETURN arbiter_say('hold_gone'); END IF;
+  v_free := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(r.seats) AND s.state = 'available'
+      AND (seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now) OR s.hold_id = ANY(v_weaker)));
+  IF NOT r.seats <@ v_free THEN RETURN arbiter_say('taken', ARRAY(SELECT u FROM unnest(r.seats) u WHERE u <> ALL(v_free))); END IF;
+  v_losers := v_losers || v_occupants;
   SELECT coalesce(max(o.used) FILTER (WHERE o.ahead), 0),
          coalesce(array_agg(o.hold_id) FILTER (WHERE NOT o.ahead AND o.used + v_size > p_seats_max), '{}')
     INTO v_used, v_over
@@ -441,10 +439,12 @@ BEGIN
   ON CONFLICT DO NOTHING;
   -- A release of this id has overtaken us and left its tombstone.
   IF NOT FOUND THEN RETURN arbiter_say('hold_gone'); END IF;
-  UPDATE holds h SET state = 'released', deadline = v_now WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers);
-  UPDATE seats s SET hold_id = NULL, hold_until = NULL, hold_epoch = NULL
-    FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers)
-     AND s.event_no = p_event AND s.seat_no = ANY(h.seats) AND s.hold_id = h.hold_id;
+  IF v_losers <> '{}' THEN
+    UPDATE holds h SET state = 'released', deadline = v_now WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers);
+    v_free := ARRAY(SELECT unnest(h.seats) FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers));
+    UPDATE seats s SET hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+     WHERE s.event_no = p_event AND s.seat_no = ANY(v_free) AND s.hold_id = ANY(v_losers);
+  END IF;
   UPDATE seats s SET hold_id = r.hold_id, hold_until = r.deadline, hold_epoch = p_epoch
    WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats);
   GET DIAGNOSTICS v_rows = ROW_COUNT;
