@@ -7,7 +7,7 @@ import { luaTables } from './redis-codes.ts';
 /** Which files of lua/ make a script, in their order, behind the tables and partition.lua. */
 const parts = {
   load: ['decisions', 'load'],
-  hold: ['choose', 'hold'],
+  hold: ['choose', 'units', 'grant', 'hold'],
   recover: ['recover'],
   find: ['find'],
   extend: ['extend'],

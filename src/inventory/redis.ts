@@ -48,7 +48,8 @@ const changesPerProject = 1_000;
 const holdsPerProject = 200;
 const holdsPerRemember = 100;
 const sweptPerCall = 200;
-const lapsedPerSnapshot = 10_000;
+const lapsedPerSnapshot = 1_000;
+const sweptPerTry = 10_000;
 const snapshotTries = 20;
 /** Seat numbers of a partition; each takes a byte and a bit, whether it is the partition's or not. */
 const seatNoMax = 1_000_000;
@@ -108,7 +109,7 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       const taken = snapshotOf(await run('snapshot', { event, partition }, [lapsedPerSnapshot]));
       if (!taken) throw notAnswering(event, partition);
       if (!taken.unswept) return taken.snapshot;
-      await sweep(event, partition, lapsedPerSnapshot);
+      await sweep(event, partition, sweptPerTry);
     }
     throw new StoreFault('store_busy', `partition ${partition} of event ${event} waits for its sweep`);
   }

@@ -1,10 +1,8 @@
 -- choose: which seats a claim takes; stands behind partition.lua in front of hold.lua.
 -- RULES A set bit refuses at once unless some lease has lapsed; then the seat's own deadline decides (S4). The seats of `own`,
---       the visitor's hold, count as free. Units: bytes that are full are skipped by one search; lapsed ones are found
---       through `due` or through the area, whichever is shorter, once a call.
+--       the visitor's hold, count as free.
 local first_due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
 local some_lapsed = first_due ~= nil and tonumber(first_due) <= now
-local lapsed_of = {}
 
 local function is_free(seat)
   if seat > last_seat then return false end
@@ -39,61 +37,4 @@ local function choose_group(seats, quantity, own)
     if #group == quantity then return group end
   end
   return nil, {}
-end
-
--- Plainly free seats of [from, to), ascending, until `found` has `most`.
-local function find_zeros(from, to, most, found)
-  to = math.min(to, last_seat + 1)
-  if from >= to then return end
-  local base, at = math.floor(from / 8), 1
-  local bytes = call('GETRANGE', BITS, base, math.floor((to - 1) / 8))
-  while #found < most do
-    at = string.find(bytes, '[^\255]', at)
-    if not at then return end
-    local byte = string.byte(bytes, at)
-    for place = 0, 7 do
-      local seat = (base + at - 1) * 8 + place
-      if seat >= from and seat < to and #found < most and bit.band(byte, bit.rshift(128, place)) == 0 then
-        found[#found + 1] = seat
-      end
-    end
-    at = at + 1
-  end
-end
-
-local function lapsed_within(first, count)
-  local key = first .. ':' .. count
-  if not some_lapsed or lapsed_of[key] then return lapsed_of[key] or {} end
-  local seats = {}
-  if call('ZCOUNT', DUE, '-inf', now) > count then
-    for seat = first, math.min(first + count - 1, last_seat) do seats[#seats + 1] = seat end
-  else
-    for _, hold in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', now)) do
-      local r = read(hold)
-      for _, seat in ipairs(r and r[SEATS] or {}) do seats[#seats + 1] = seat end
-    end
-  end
-  lapsed_of[key] = seats
-  return seats
-end
-
-local function choose_units(first, count, quantity, start, own)
-  local found, places, seen, seats = {}, {}, {}, {}
-  local function add(seat)
-    local place = (seat - first - start) % count
-    if seat >= first and seat < first + count and not seen[place] then
-      seen[place] = true
-      places[#places + 1] = place
-    end
-  end
-  find_zeros(first + start, first + count, quantity, found)
-  find_zeros(first, first + start, quantity, found)
-  for _, seat in ipairs(found) do add(seat) end
-  for _, seat in ipairs(lapsed_within(first, count)) do if is_free(seat) then add(seat) end end
-  if own then for _, seat in ipairs(own[SEATS]) do add(seat) end end
-  if #places < quantity then return nil, {} end
-  table.sort(places)
-  for i = 1, quantity do seats[i] = first + (start + places[i]) % count end
-  table.sort(seats)
-  return seats
 end

@@ -29,40 +29,10 @@ local function same(a, b)
   return true
 end
 
-local function used_by(holder)
-  local used = 0
-  for id in string.gmatch(call('HGET', STATE, 'q' .. holder) or '', '[^,]+') do
-    local r = read(id)
-    if r and counts(r) then used = used + #r[SEATS] end
-  end
-  return used
-end
-
-local function grant(at, seats, own_id, own)
-  local hold, visitor, holder = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  -- A replacement goes on with the old lease, so that a chain of them does not outlive the bound (S6).
-  local granted, deadline = now, now + tonumber(ARGV[at + 7])
-  if own then
-    granted, deadline = own[GRANTED], own[DEADLINE]
-    finish(own_id, own, HELD.replaced)
-  end
-  last_grant = last_grant + 1
-  local r = { HELD.live, visitor, holder, ARGV[at + 3], granted, deadline, last_grant, '', seats }
-  local lease, ids = deadline .. ':' .. hold, call('HGET', STATE, 'q' .. holder) or ''
-  local fields = { 'h' .. hold, pack(r), 'v' .. visitor, hold, 'q' .. holder, ids .. hold .. ',' }
-  for _, seat in ipairs(seats) do
-    call('SETBIT', BITS, seat, 1)
-    fields[#fields + 1] = 's' .. seat
-    fields[#fields + 1] = lease
-  end
-  call('HSET', STATE, unpack(fields))
-  call('ZADD', DUE, deadline, hold)
-  return { CODE.granted, granted, deadline, last_grant, seats }
-end
-
 local function claim(at)
   local hold, visitor, kind, quantity = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local found = call('HMGET', STATE, 'h' .. hold, 'v' .. visitor)
+  local holder = ARGV[at + 2]
+  local found = call('HMGET', STATE, 'h' .. hold, 'v' .. visitor, 'q' .. holder)
   local past = found[1] and unpacked(found[1])
   if past and not is_forgotten(past) then return past_answer(at, hold, past) end
   if not MAY_HOLD[phase] then return { CODE.not_open, phase } end
@@ -80,14 +50,19 @@ local function claim(at)
     return hold_answer(again and CODE.repeated or CODE.hold_exists, own_id, own)
   end
   if replaces ~= '' and (not own or replaces ~= own_id or own[ORDER] ~= '') then return { CODE.hold_gone } end
-  local used = used_by(ARGV[at + 2])
-  if own and own[HOLDER] == ARGV[at + 2] then used = used - #own[SEATS] end
+  local ids = found[3] or ''
+  local used = used_of(ids)
+  if own and own[HOLDER] == holder then used = used - #own[SEATS] end
   if used + quantity > tonumber(ARGV[at + 8]) then return { CODE.quota, used } end
-  if past then forget(hold, past) end
-  return grant(at, seats, own_id, own)
+  if past then
+    forget(hold, past)
+    ids = call('HGET', STATE, 'q' .. holder) or ''
+  end
+  return grant(at, seats, ids, own_id, own)
 end
 
 local before, answers = last_grant, { CODE.done }
 for at = 2, #ARGV, FIELDS do answers[#answers + 1] = claim(at) end
 if last_grant > before then call('HSET', META, 'grant', last_grant) end
+write_due()
 return answers

@@ -1,0 +1,45 @@
+-- grant: the holder's quota, and what a granted claim writes; stands behind units.lua in front of hold.lua.
+-- RULES S3 S6 S7
+local function used_of(ids)
+  local used = 0
+  for id in string.gmatch(ids, '[^,]+') do
+    local r = read(id)
+    if r and counts(r) then used = used + #r[SEATS] end
+  end
+  return used
+end
+
+-- `ids`: of the holder's holds. The deadlines of a call's grants go into `due` together, at its end.
+local due_of = {}
+local function grant(at, seats, ids, own_id, own)
+  local hold, visitor, holder = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  -- A replacement goes on with the old lease, so that a chain of them does not outlive the bound (S6).
+  local granted, deadline = now, now + tonumber(ARGV[at + 7])
+  if own then
+    granted, deadline = own[GRANTED], own[DEADLINE]
+    due_of[own_id] = nil
+    finish(own_id, own, HELD.replaced)
+    ids = call('HGET', STATE, 'q' .. holder) or ''
+  end
+  last_grant = last_grant + 1
+  local r = { HELD.live, visitor, holder, ARGV[at + 3], granted, deadline, last_grant, '', seats }
+  local lease = deadline .. ':' .. hold
+  local fields = { 'h' .. hold, pack(r), 'v' .. visitor, hold, 'q' .. holder, ids .. hold .. ',' }
+  for _, seat in ipairs(seats) do
+    call('SETBIT', BITS, seat, 1)
+    fields[#fields + 1] = 's' .. seat
+    fields[#fields + 1] = lease
+  end
+  call('HSET', STATE, unpack(fields))
+  due_of[hold] = deadline
+  return { CODE.granted, granted, deadline, last_grant, seats }
+end
+
+local function write_due()
+  local list = {}
+  for hold, deadline in pairs(due_of) do
+    list[#list + 1] = deadline
+    list[#list + 1] = hold
+  end
+  if #list > 0 then call('ZADD', DUE, unpack(list)) end
+end
