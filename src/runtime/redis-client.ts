@@ -27,7 +27,7 @@ export interface RedisStoreOptions {
 const redirectionsMax = 5;
 /** How long `primaries` waits for a connection that is being made. */
 const connectPatienceMs = 1_000;
-const probeTimeoutMs = 1_000;
+const probeTimeoutMs = 500;
 const mapEveryMs = 5_000;
 /** While a primary of the map is not connected: its slots may have gone to another. */
 const mapRetryMs = 150;
@@ -143,7 +143,7 @@ const writeProbe = '#!lua\nreturn 1';
 
 async function look(address: string, link: RedisLink, clock: Clock): Promise<RedisPrimary> {
   const timeoutMs = probeTimeoutMs;
-  const { runId, primary } = await link.identify();
+  const { runId, primary } = await link.identify(timeoutMs);
   const refused = await link.send('eval', [writeProbe, 0], { timeoutMs }).then(
     () => false,
     (error: Error) => {

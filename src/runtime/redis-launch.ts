@@ -33,7 +33,8 @@ export interface RedisProcess {
 
 const readyTimeoutMs = 30_000;
 const readyPollMs = 10;
-const stopMs = 5_000;
+/** Nothing has to be saved, so a second is plenty. */
+const stopMs = 1_000;
 const goneMs = 5_000;
 
 /** Starts a server on 127.0.0.1 and waits until it answers, its saved data loaded. Throws RedisServerFault. */
@@ -165,17 +166,20 @@ export async function askRedis(
   }
 }
 
-/** By its number; SIGKILL when it does not end in good time, as a frozen one does not. */
+/** By its number: asked to end, and killed when it does not in good time, as a frozen one; or killed at once. */
 export async function stopRedisProcess(
   running: Pick<RedisProcess, 'pid' | 'exited'>,
   clock: Clock,
+  how: 'asked' | 'killed' = 'asked',
 ): Promise<void> {
-  for (const [name, waitMs] of [
+  const steps = [
     ['SIGTERM', stopMs],
     ['SIGKILL', goneMs],
-  ] as const) {
+  ] as const;
+  for (const [name, waitMs] of how === 'asked' ? steps : steps.slice(1)) {
     if (!isAlive(running.pid)) return;
     signal(running.pid, name);
+    // Watching a child does not keep this process alive; the sleep does.
     const patience = new AbortController();
     const quiet = clock.sleep(waitMs, patience.signal).catch(() => {});
     const ended = await Promise.race([running.exited.then(() => true), quiet.then(() => false)]);

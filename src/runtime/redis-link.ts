@@ -29,14 +29,14 @@ export interface RedisLink {
    * Rejects with a RedisFault, or with Redis's own error reply. Sent at once or not at all; calls made one right after the
    * other reach Redis next to each other.
    */
-  send(name: string, args: readonly RedisArg[], options?: SendOptions): Promise<unknown>;
+  send(name: string, args: readonly RedisArg[], options: SendOptions): Promise<unknown>;
   /** Asks again who is there. */
-  identify(): Promise<RedisIdentity>;
+  identify(timeoutMs: number): Promise<RedisIdentity>;
   close(reason: Error): void;
 }
 
 export interface SendOptions {
-  timeoutMs?: number;
+  timeoutMs: number;
   /** Texts in the answer come as Buffers. */
   buffers?: boolean;
 }
@@ -49,7 +49,7 @@ export interface LinkOptions {
 }
 
 const connectTimeoutMs = 1_000;
-const identifyTimeoutMs = 2_000;
+const greetingTimeoutMs = 2_000;
 /** A question unanswered for that long: the way there may be dead although nobody said so. */
 const stuckMs = 5_000;
 const pendingMax = 20_000;
@@ -153,7 +153,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
           new RedisFault('store_busy', 'busy', `${pendingMax} questions to ${at} are unanswered`),
         );
       const one: Pending = {
-        due: clock.monotonic() + (options.timeoutMs ?? identifyTimeoutMs),
+        due: clock.monotonic() + options.timeoutMs,
         timedOut: false,
         reject,
       };
@@ -178,13 +178,19 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
       arm();
     });
 
-  const identify = async (): Promise<RedisIdentity> => {
+  const identify = async (timeoutMs: number): Promise<RedisIdentity> => {
     const [server, replication] = await Promise.all([
-      transmit('info', ['server'], {}),
-      transmit('info', ['replication'], {}),
+      transmit('info', ['server'], { timeoutMs }),
+      transmit('info', ['replication'], { timeoutMs }),
     ]);
     identity = identityOf(String(server), String(replication), at);
     return identity;
+  };
+
+  const refuse = (): void => {
+    if (ended) throw unreachable(at, ended);
+    if (stuckSince !== undefined)
+      throw new RedisFault('store_unavailable', 'timeout', `${at} has not answered an earlier question`);
   };
 
   redis.on('error', (error: Error) => {
@@ -193,7 +199,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   redis.on('end', () => close(unreachable(at, lastError ?? new Error('the connection was closed'))));
   redis
     .connect()
-    .then(identify)
+    .then(() => identify(greetingTimeoutMs))
     .then(onChange)
     .catch((error: Error) => close(unreachable(at, lastError ?? error)));
 
@@ -207,19 +213,14 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     get stuck() {
       return stuckSince !== undefined;
     },
-    send: (name, args, options = {}) => {
-      if (ended) return Promise.reject(unreachable(at, ended));
-      if (stuckSince !== undefined) {
-        const fault = new RedisFault(
-          'store_unavailable',
-          'timeout',
-          `${at} has not answered an earlier question`,
-        );
-        return Promise.reject(fault);
-      }
+    send: async (name, args, options) => {
+      refuse();
       return transmit(name, args, options);
     },
-    identify: () => (ended ? Promise.reject(unreachable(at, ended)) : identify()),
+    identify: async (timeoutMs) => {
+      refuse();
+      return identify(timeoutMs);
+    },
     close,
   };
 }

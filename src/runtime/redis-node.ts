@@ -12,7 +12,7 @@ export interface RedisNode {
   readonly link: RedisLink | undefined;
   /** What to tell whoever wants the link while there is none. */
   fault(): RedisFault;
-  /** Resolves with the link as soon as there is one, or rejects after `patienceMs`. */
+  /** Resolves with the link as soon as there is one; rejects when the next attempt to connect fails, or after `patienceMs`. */
   ready(patienceMs: number): Promise<RedisLink>;
   close(): void;
 }
@@ -38,7 +38,10 @@ export function createNode(options: NodeOptions): RedisNode {
   let delayMs = delayMinMs;
   let lastFault: Error = new RedisFault('store_unavailable', 'unreachable', `${at} is not connected yet`);
   let cancel: () => void = () => {};
-  const waiting = new Set<(link: RedisLink) => void>();
+  const waiting = new Set<(outcome: RedisLink | RedisFault) => void>();
+  const tell = (outcome: RedisLink | RedisFault): void => {
+    for (const one of waiting) one(outcome);
+  };
 
   const open = (): void => {
     if (closed) return;
@@ -49,12 +52,12 @@ export function createNode(options: NodeOptions): RedisNode {
       onChange: () => {
         if (link.ended) {
           lastFault = link.ended;
+          tell(node.fault());
           retry();
         } else if (link.identity && !greeted) {
           greeted = true;
           delayMs = delayMinMs;
-          for (const tell of waiting) tell(link);
-          waiting.clear();
+          tell(link);
           if (!link.identity.primary) askReplica(link);
         }
         options.onChange(node);
@@ -83,15 +86,15 @@ export function createNode(options: NodeOptions): RedisNode {
     ready: (patienceMs) =>
       new Promise((resolve, reject) => {
         if (node.link) return resolve(node.link);
-        const give = (found: RedisLink): void => {
+        if (closed) return reject(node.fault());
+        const take = (outcome: RedisLink | RedisFault): void => {
           stop();
-          resolve(found);
+          waiting.delete(take);
+          if (outcome instanceof RedisFault) reject(outcome);
+          else resolve(outcome);
         };
-        const stop = clock.after(patienceMs, () => {
-          waiting.delete(give);
-          reject(node.fault());
-        });
-        waiting.add(give);
+        const stop = clock.after(patienceMs, () => take(node.fault()));
+        waiting.add(take);
       }),
     close: () => {
       closed = true;

@@ -149,7 +149,7 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
     },
     kill: async () => {
       down = true;
-      signal(running.pid, 'SIGKILL');
+      await stopRedisProcess(running, clock, 'killed');
       await supervised;
     },
     freeze: () => signal(running.pid, 'SIGSTOP'),

@@ -4,9 +4,14 @@ import path from 'node:path';
 import { after } from 'node:test';
 import { Redis } from 'ioredis';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { isAlive } from '../../src/runtime/postgres-cluster.ts';
 import { findRedis, RedisServerFault } from '../../src/runtime/redis-install.ts';
-import { endWithParent, freePort, launchRedis, type RedisProcess } from '../../src/runtime/redis-launch.ts';
+import {
+  endWithParent,
+  freePort,
+  launchRedis,
+  type RedisProcess,
+  stopRedisProcess,
+} from '../../src/runtime/redis-launch.ts';
 
 /**
  * Real Redis servers for tests, each a process of its own on 127.0.0.1. The program is the one that scripts/test.mjs found or
@@ -88,10 +93,7 @@ export async function testRedis(t?: TestContext, options: TestRedisOptions = {})
     own ??= client();
     return own;
   };
-  const kill = async (): Promise<void> => {
-    if (isAlive(running.pid)) process.kill(running.pid, 'SIGKILL');
-    await running.exited;
-  };
+  const kill = (): Promise<void> => stopRedisProcess(running, systemClock, 'killed');
   let stopped: Promise<void> | undefined;
   const stopOnce = async (): Promise<void> => {
     open.delete(server);

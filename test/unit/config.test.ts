@@ -48,8 +48,12 @@ test('every mistake is reported at once, each with its variable', () => {
     STRIPE_PUBLISHABLE_KEY: 'sk_test_1',
     STRIPE_WEBHOOK_SECRET: 'whsec_a,b',
     STRIPE_API_BASE: 'ftp://x',
+    REDIS_URL: 'http://x',
+    ONSALE_REDIS_SERVERS: 'North=redis://x',
+    ONSALE_REDIS_PREFIX: 'a b',
+    ONSALE_EMBEDDED_REDIS: 'perhaps',
   });
-  assert.equal(problems.length, 13, problems.join('\n'));
+  assert.equal(problems.length, 17, problems.join('\n'));
 });
 
 test('no problem prints the value of a secret', () => {
@@ -57,8 +61,10 @@ test('no problem prints the value of a secret', () => {
     ONSALE_ORGANISER_PASSWORD: 'tiny-secret',
     ONSALE_SECRET: 'tiny-secret',
     DATABASE_URL: 'tiny-secret',
+    REDIS_URL: 'tiny-secret',
+    ONSALE_REDIS_SERVERS: 'north=tiny-secret',
   });
-  assert.equal(text.length, 3);
+  assert.equal(text.length, 5);
   assert.ok(!text.join().includes('tiny-secret'));
 });
 
@@ -99,6 +105,37 @@ test('a named data folder is never replaced by another', () => {
   assert.ok(named.kind === 'embedded' && named.fallbackDir === undefined);
   const ours = valid({}).database;
   assert.ok(ours.kind === 'embedded' && ours.fallbackDir !== undefined);
+});
+
+test('without a setting there is no Redis; the default one comes first, the named ones after it', () => {
+  assert.deepEqual(valid({}).redis.servers, []);
+  assert.equal(valid({}).redis.prefix, 'onsale');
+  const { redis } = valid({
+    REDIS_URL: 'redis://a,redis://b:7000',
+    ONSALE_REDIS_SERVERS: 'north=redis://n:1; south = rediss://:p@s ;',
+    ONSALE_REDIS_PREFIX: 'arena-2',
+  });
+  assert.deepEqual(redis.servers, [
+    { name: 'default', url: 'redis://a,redis://b:7000' },
+    { name: 'north', url: 'redis://n:1' },
+    { name: 'south', url: 'rediss://:p@s' },
+  ]);
+  assert.equal(redis.prefix, 'arena-2');
+  for (const [servers, said] of [
+    ['redis://n', /form/],
+    ['default=redis://n', /REDIS_URL/],
+    ['n=redis://n;n=redis://m', /twice/],
+    ['n=redis://n/x', /gives n an address/],
+  ] as const)
+    assert.match(problemsOf({ ONSALE_REDIS_SERVERS: servers }).join(), said);
+});
+
+test('a private Redis is asked for by name, and not beside one of your own', () => {
+  assert.equal(valid({}).redis.embedded, false);
+  const { redis, dataDir } = valid({ ONSALE_EMBEDDED_REDIS: 'yes' });
+  assert.equal(redis.embedded, true);
+  assert.equal(path.dirname(redis.dataDir), dataDir);
+  assert.match(problemsOf({ ONSALE_EMBEDDED_REDIS: 'yes', REDIS_URL: 'redis://a' }).join(), /two default/);
 });
 
 test('addresses lose their final slash; proxies are a count or a list', () => {
