@@ -63,7 +63,8 @@ export async function startGameRedis(options: {
 
   const end = async (target: RedisProcess): Promise<void> => {
     if (isAlive(target.pid)) process.kill(target.pid, 'SIGKILL');
-    await target.exited;
+    // Its end alone keeps no process of ours waiting.
+    while (isAlive(target.pid)) await clock.sleep(10);
   };
   return {
     name,

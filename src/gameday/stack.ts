@@ -106,7 +106,7 @@ function environment(dataDir: string, port: number, redis: readonly GameRedis[])
     PORT: String(port),
     REDIS_URL: first!.url,
     ...(others.length > 0
-      ? { ONSALE_REDIS_SERVERS: others.map(({ name, url }) => `${name}=${url}`).join(',') }
+      ? { ONSALE_REDIS_SERVERS: others.map(({ name, url }) => `${name}=${url}`).join(';') }
       : {}),
   };
 }
@@ -127,7 +127,11 @@ async function serve(url: string, env: NodeJS.ProcessEnv, clock: Clock): Promise
   });
   let text = '';
   const keep = (chunk: Buffer): void => {
-    text = (text + String(chunk)).slice(-logTail);
+    // "Not now" is what a round is about, and is counted elsewhere.
+    const lines = String(chunk)
+      .split('\n')
+      .filter((line) => !line.includes('"msg":"busy"'));
+    text = (text + lines.join('\n')).slice(-logTail);
   };
   child.stdout.on('data', keep);
   child.stderr.on('data', keep);

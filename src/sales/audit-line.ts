@@ -17,17 +17,20 @@ export const lineChecks: readonly RecordCheck[] = [
   {
     promise: 'W1',
     name: 'number_beyond',
-    looks: 'no number above the last issued, on the ceiling or above it, or in a skipped range',
+    looks:
+      'no number above the last issued, on the ceiling or above it, or drawn anew out of a range that a lost store had',
     remedy: 'Raise the ceiling above the number before anybody else joins. Report the fault.',
     text: `
       SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
-             CASE WHEN g.first IS NOT NULL THEN format('number %s of shard %s was drawn, yet %s to %s were skipped', n.number, n.shard, g.first, g.last)
+             CASE WHEN g.first IS NOT NULL THEN format('number %s of shard %s was drawn at %s, yet %s to %s had been left to a lost store',
+                                                       n.number, n.shard, n.at, g.first, g.last)
                   ELSE format('number %s of shard %s was drawn; the last issued is %s, the ceiling %s (%s)', n.number, n.shard,
                               c.last_no, c.ceiling, c.mode) END AS says
-      FROM (SELECT shard, number FROM passes WHERE event_no = $1 UNION SELECT shard, number FROM queue_recent WHERE event_no = $1
-            UNION SELECT shard, last_no FROM queue_counters WHERE event_no = $1 AND last_no > 0) n
+      FROM (SELECT shard, number, NULL::timestamptz AS at FROM passes WHERE event_no = $1
+            UNION SELECT shard, number, issued_at FROM queue_recent WHERE event_no = $1
+            UNION SELECT shard, last_no, NULL FROM queue_counters WHERE event_no = $1 AND last_no > 0) n
         LEFT JOIN queue_counters c ON c.event_no = $1 AND c.shard = n.shard
-        LEFT JOIN queue_gaps g ON g.event_no = $1 AND g.shard = n.shard AND n.number BETWEEN g.first AND g.last
+        LEFT JOIN queue_gaps g ON g.event_no = $1 AND g.shard = n.shard AND n.number BETWEEN g.first AND g.last AND n.at > g.at
       WHERE c.shard IS NULL OR n.number >= c.ceiling OR (c.mode = 'postgres' AND n.number > c.last_no) OR g.first IS NOT NULL`,
   },
   {
