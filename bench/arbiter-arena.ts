@@ -1,8 +1,19 @@
-import type { EventNo } from '../src/core/hold.ts';
-import { seatStates } from '../src/core/hold.ts';
+import { Redis } from 'ioredis';
+import { type EventNo, seatStates } from '../src/core/hold.ts';
 import type { Arbiter, Claim, HoldCommand } from '../src/inventory/arbiter.ts';
+import type { RebuildableArbiter } from '../src/inventory/modes.ts';
+import { createRedisArbiter } from '../src/inventory/redis.ts';
+import { partitionKeys, partitionTag } from '../src/inventory/redis-scripts.ts';
+import { systemClock } from '../src/runtime/clock.ts';
+import { silentLogger } from '../src/runtime/log.ts';
+import { createRedisStore } from '../src/runtime/redis-client.ts';
+import type { RedisServer } from '../src/runtime/redis-server.ts';
+import type { RedisStore } from '../src/runtime/redis-store.ts';
+import { StoreFault } from '../src/runtime/store-fault.ts';
 import type { Db } from '../src/sales/db.ts';
-import { type Arena, hotSeats } from './hot-seats.ts';
+import { hotSeats, type StoredArena } from './hot-seats.ts';
+
+const prefix = 'bench';
 
 /** A partition with all its seats free: who arbitrates it, under which epoch. */
 export interface OpenEvent {
@@ -34,25 +45,64 @@ export async function openPostgresEvent(
     [event],
   );
   const epoch = partition!.epoch;
+  await loadFree(arbiter, { event, partition: 0, epoch }, seats);
+  await db.query('bench_vacuum', `VACUUM ANALYZE seats_${event}`);
+  return { arbiter, event, epoch };
+}
+
+let redisEvents = 0;
+
+/** A partition of its own in Redis, open, with its seats, as a rebuild makes it; no Postgres stands behind it. */
+export async function openRedisEvent(
+  server: RedisServer,
+  { seats, claimsPerCall }: { seats: number; claimsPerCall?: number },
+): Promise<OpenEvent & { store: RedisStore; arbiter: RebuildableArbiter; tag: string }> {
+  redisEvents += 1;
+  const at = { event: redisEvents, partition: 0, epoch: 1 };
+  const store = createRedisStore({ name: 'default', url: server.url, clock: systemClock, log: silentLogger });
+  await store.primaries();
+  const tag = partitionTag(prefix, at.event, 0);
+  store.trust(tag, [server.runId]);
+  const arbiter = createRedisArbiter({ store, prefix, clock: systemClock, claimsPerCall });
+  await arbiter.begin(at);
+  await loadFree(arbiter, at, seats);
+  await arbiter.open({ ...at, phase: { phase: 'open', version: 1 }, lastGrant: 0 });
+  return { ...at, arbiter, store, tag };
+}
+
+/** Takes the partition's memory back, for the next run. */
+export async function closeRedisEvent(
+  { store, tag }: { store: RedisStore; tag: string },
+  server: RedisServer,
+) {
+  await store.close();
+  const client = new Redis(server.url);
+  await client.unlink(...partitionKeys(tag));
+  client.disconnect();
+}
+
+async function loadFree(
+  arbiter: Arbiter,
+  at: { event: EventNo; partition: number; epoch: number },
+  seats: number,
+): Promise<void> {
   const step = 10_000;
   for (let from = 0; from < seats; from += step) {
     const count = Math.min(step, seats - from);
-    await arbiter.load({
-      event,
-      partition: 0,
-      epoch,
-      seats: Array.from({ length: count }, (_, index) => ({ seat: from + index, version: 1, state: 'available' })),
-    });
+    const list = Array.from({ length: count }, (_, index) => ({
+      seat: from + index,
+      version: 1,
+      state: 'available' as const,
+    }));
+    await arbiter.load({ ...at, seats: list });
   }
-  await db.query('bench_vacuum', `VACUUM ANALYZE seats_${event}`);
-  return { arbiter, event, epoch };
 }
 
 /** Buyers, each a visitor of his own, who claim through the adapter; nothing refuses early. */
 export function arbiterArena(
   opened: OpenEvent,
   { seats, units, close }: { seats: number; units: boolean; close: () => Promise<void> },
-): Arena {
+): StoredArena {
   const { arbiter, event, epoch } = opened;
   return {
     rounds: Math.floor(seats / hotSeats),
@@ -61,8 +111,8 @@ export function arbiterArena(
       const claim: Claim = units
         ? { kind: 'units', first, count: hotSeats, quantity: 1, start: place }
         : { kind: 'seats', seats: [first + place] };
-      const outcome = await arbiter.hold(holdCommand({ event, epoch, buyer, claim }));
-      if (outcome.kind === 'granted' && !outcome.repeated) return outcome.hold.seats[0]!;
+      const outcome = await surely(() => arbiter.hold(holdCommand({ event, epoch, buyer, claim })));
+      if (outcome.kind === 'granted') return outcome.hold.seats[0]!;
       if (outcome.kind === 'taken') return null;
       throw new Error(`an answer that no claim of this bench should get: ${JSON.stringify(outcome)}`);
     },
@@ -75,7 +125,25 @@ export function arbiterArena(
   };
 }
 
-export function holdCommand(wanted: { event: EventNo; epoch: number; buyer: number; claim: Claim }): HoldCommand {
+const patience = 20;
+
+/** Asks again when the store did not answer in time, as a web process does; the claim is the same by its id. */
+async function surely<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+  for (let i = 1; ; i++) {
+    try {
+      return await ask();
+    } catch (fault) {
+      if (!(fault instanceof StoreFault) || i === patience) throw fault;
+    }
+  }
+}
+
+export function holdCommand(wanted: {
+  event: EventNo;
+  epoch: number;
+  buyer: number;
+  claim: Claim;
+}): HoldCommand {
   const { event, epoch, buyer, claim } = wanted;
   const visitor = `v${String(buyer).padStart(21, '0')}`;
   return {

@@ -1,17 +1,18 @@
 import type pg from 'pg';
 import { createPostgresArbiter } from '../src/inventory/postgres-proto.ts';
-import { arbiterArena, openPostgresEvent } from './arbiter-arena.ts';
+import { arbiterArena, closeRedisEvent, openPostgresEvent, openRedisEvent } from './arbiter-arena.ts';
 import { openEventLock, openSeatLocks } from './baselines/advisory-locks.ts';
 import { openForUpdate } from './baselines/for-update.ts';
 import { openCounterRow, openSkipLocked } from './baselines/interchangeable-units.ts';
 import { openPlainInsert, openTakeOver } from './baselines/unique-index.ts';
-import { type Arena, contend } from './hot-seats.ts';
+import { contend, type StoredArena } from './hot-seats.ts';
 import { type Case, type Comparison, compare, interleave } from './measure.ts';
 import type { Bench, BenchContext } from './run.ts';
 import { benchDb, benchPool } from './servers.ts';
 
 /** Fresh seats that a case may use up: enough for `seconds` at the pace that was seen, with room. */
-const seatsForPostgres = 40_000;
+const seatsForPostgres = 20_000;
+const seatsForRedis = 200_000;
 const gapMs = 2;
 const pools = [10, 50, 100];
 
@@ -32,23 +33,40 @@ export const bench: Bench = {
 };
 
 const forUpdate = pools.map((size) => `row lock with a 2 ms gap, pool ${size}`);
-const seatRules = ['one advisory lock an event', 'advisory locks a seat', 'take-over by upsert', 'plain insert, unique index'];
+const forUpdateAlways = pools.map((size) => `row lock with a 2 ms gap also when refused, pool ${size}`);
+const seatRules = [
+  'one advisory lock an event',
+  'advisory locks a seat',
+  'take-over by upsert',
+  'plain insert, unique index',
+];
 const unitRules = ['a row a unit, SKIP LOCKED', 'one counter row an area'];
 
 const comparisons: Comparison[] = [
+  { case: 'Redis: seats', baseline: forUpdate, budget: 20 },
   { case: 'Postgres: seats', baseline: forUpdate, budget: 2 },
-  ...seatRules.map((baseline) => ({ case: 'Postgres: seats', baseline, budget: null })),
-  ...unitRules.map((baseline) => ({ case: 'Postgres: units', baseline, budget: null })),
+  ...['Redis: seats', 'Postgres: seats'].flatMap((name) => [
+    { case: name, baseline: forUpdateAlways, budget: null },
+    ...seatRules.map((baseline) => ({ case: name, baseline, budget: null })),
+  ]),
+  ...['Redis: units', 'Postgres: units'].flatMap((name) =>
+    unitRules.map((baseline) => ({ case: name, baseline, budget: null })),
+  ),
 ];
 
 async function contenders({ servers, seconds }: BenchContext): Promise<Case[]> {
   const url = await servers.postgres();
-  const contender = (name: string, open: () => Promise<Arena>): Case => ({
+  const redisServer = await servers.redis();
+  const contender = (
+    name: string,
+    open: () => Promise<StoredArena>,
+    storeCpuMs: () => number = servers.postgresCpuMs,
+  ): Case => ({
     name,
     unit: 'answers/s',
-    measure: () => contend(open, seconds),
+    measure: () => contend(async () => ({ ...(await open()), storeCpuMs }), seconds),
   });
-  const plain = (name: string, open: (pool: pg.Pool) => Promise<Arena>, poolSize: number): Case =>
+  const plain = (name: string, open: (pool: pg.Pool) => Promise<StoredArena>, poolSize: number): Case =>
     contender(name, async () => {
       const pool = benchPool(url, poolSize);
       const arena = await open(pool);
@@ -63,15 +81,21 @@ async function contenders({ servers, seconds }: BenchContext): Promise<Case[]> {
     const opened = await openPostgresEvent({ db, arbiter: createPostgresArbiter({ db }) }, seatsForPostgres);
     return arbiterArena(opened, { seats: seatsForPostgres, units, close: () => db.close() });
   };
+  const redis = (units: boolean) => async () => {
+    const opened = await openRedisEvent(redisServer, { seats: seatsForRedis });
+    const close = () => closeRedisEvent(opened, redisServer);
+    return arbiterArena(opened, { seats: seatsForRedis, units, close });
+  };
   const seats = seatsForPostgres;
   return [
+    contender('Redis: seats', redis(false), servers.redisCpuMs),
     contender('Postgres: seats', postgres(false)),
     ...pools.map((size, index) =>
       plain(forUpdate[index]!, (pool) => openForUpdate(pool, { seats, gapMs, gapOnRefusal: false }), size),
     ),
-    ...pools.map((size) =>
+    ...pools.map((size, index) =>
       plain(
-        `row lock with a 2 ms gap also when refused, pool ${size}`,
+        forUpdateAlways[index]!,
         (pool) => openForUpdate(pool, { seats, gapMs, gapOnRefusal: true }),
         size,
       ),
@@ -80,6 +104,7 @@ async function contenders({ servers, seconds }: BenchContext): Promise<Case[]> {
     plain(seatRules[1]!, (pool) => openSeatLocks(pool, seats), 24),
     plain(seatRules[2]!, (pool) => openTakeOver(pool, seats), 24),
     plain(seatRules[3]!, (pool) => openPlainInsert(pool, seats), 24),
+    contender('Redis: units', redis(true), servers.redisCpuMs),
     contender('Postgres: units', postgres(true)),
     plain(unitRules[0]!, (pool) => openSkipLocked(pool, seats), 24),
     plain(unitRules[1]!, (pool) => openCounterRow(pool, seats), 24),

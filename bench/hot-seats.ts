@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks';
+import { ownCpuMs } from './cpu-time.ts';
 import { quantile, type Sample } from './measure.ts';
 
 /** Claims in flight at any instant, and before the next ones go to fresh seats. */
@@ -6,8 +7,8 @@ export const inFlight = 500;
 /** Seats (or units of a general-admission area) that a round's claims want. */
 export const hotSeats = 100;
 
-/** A store with fresh seats, about to be contended for. */
-export interface Arena {
+/** What a store with fresh seats does, about to be contended for. */
+export interface StoredArena {
   /** Rounds that there are fresh seats for. */
   rounds: number;
   /**
@@ -19,6 +20,10 @@ export interface Arena {
   /** What the store says at the end: the numbers of all that is held. */
   held(): Promise<number[]>;
   close(): Promise<void>;
+}
+export interface Arena extends StoredArena {
+  /** CPU time that the store has used. */
+  storeCpuMs(): number;
 }
 
 const warmUpRounds = 4;
@@ -32,11 +37,13 @@ export async function contend(open: () => Promise<Arena>, seconds: number): Prom
   try {
     const granted = new Map<number, number>();
     await rush(arena, granted, { from: 0, to: warmUpRounds, untilMs: Number.POSITIVE_INFINITY });
+    const before = { own: ownCpuMs(), store: arena.storeCpuMs() };
     const { answers, elapsedMs, refused, latencies, rounds } = await rush(arena, granted, {
       from: warmUpRounds,
       to: arena.rounds,
       untilMs: seconds * 1_000,
     });
+    const used = { own: ownCpuMs() - before.own, store: arena.storeCpuMs() - before.store };
     await checkHeld(arena, granted);
     return {
       value: (answers / elapsedMs) * 1_000,
@@ -46,6 +53,8 @@ export async function contend(open: () => Promise<Arena>, seconds: number): Prom
         rounds,
         p50Ms: quantile(latencies, 0.5),
         p99Ms: quantile(latencies, 0.99),
+        clientCpuUs: (used.own / answers) * 1_000,
+        storeCpuUs: (used.store / answers) * 1_000,
         doubleHolds: 0,
       },
     };
@@ -81,7 +90,8 @@ async function rush(
       const seat = await arena.claim(round, seatWanted(claim), claim);
       latencies.push(performance.now() - sentAt);
       if (seat === null) refused++;
-      else if (granted.has(seat)) throw new Error(`seat ${seat} is held twice: by ${granted.get(seat)} and ${claim}`);
+      else if (granted.has(seat))
+        throw new Error(`seat ${seat} is held twice: by ${granted.get(seat)} and ${claim}`);
       else granted.set(seat, claim);
       const done = (open.get(round) ?? 0) + 1;
       open.set(round, done);
@@ -111,6 +121,8 @@ async function checkHeld(arena: Arena, granted: ReadonlyMap<number, number>): Pr
   const held = await arena.held();
   const unlike = held.filter((seat) => !granted.has(seat));
   if (held.length !== granted.size || unlike.length > 0) {
-    throw new Error(`the store holds ${held.length} seats and has granted ${granted.size}, unlike: ${unlike.slice(0, 5)}`);
+    throw new Error(
+      `the store holds ${held.length} seats and has granted ${granted.size}, unlike: ${unlike.slice(0, 5)}`,
+    );
   }
 }

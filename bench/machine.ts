@@ -23,7 +23,16 @@ export function machineOf(versions: { postgres: string | null; redis: string | n
     node: process.version,
     ...versions,
     commit: git('rev-parse', 'HEAD').trim() || 'unknown',
-    changed: git('status', '--porcelain', '--untracked-files=all', '--', 'src', 'migrations', 'bench/*.ts', 'bench/baselines')
+    changed: git(
+      'status',
+      '--porcelain',
+      '--untracked-files=all',
+      '--',
+      'src',
+      'migrations',
+      'bench/*.ts',
+      'bench/baselines',
+    )
       .split('\n')
       .filter(Boolean)
       .map((line) => line.slice(3)),

@@ -64,7 +64,12 @@ export async function interleave(
     for (const one of cases) {
       const sample = await one.measure();
       samples.get(one.name)!.push(sample);
-      progress(`run ${run}/${runs}  ${one.name}: ${figure(sample.value)} ${one.unit}`);
+      const { clientCpuUs, storeCpuUs } = sample.detail ?? {};
+      const cpu =
+        storeCpuUs === undefined
+          ? ''
+          : `, CPU us each: client ${figure(clientCpuUs!)}, store ${figure(storeCpuUs)}`;
+      progress(`run ${run}/${runs}  ${one.name}: ${figure(sample.value)} ${one.unit}${cpu}`);
     }
   }
   return cases.map(({ name, unit }) => spreadOf(name, unit, samples.get(name)!));

@@ -1,17 +1,25 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { Redis } from 'ioredis';
 import pg from 'pg';
 import { systemClock } from '../src/runtime/clock.ts';
 import { silentLogger } from '../src/runtime/log.ts';
 import { type PostgresServer, startPostgres } from '../src/runtime/postgres-server.ts';
+import { infoFields } from '../src/runtime/redis-launch.ts';
+import { type RedisServer, startRedis } from '../src/runtime/redis-server.ts';
 import { createDb, type Db } from '../src/sales/db.ts';
 import { migrate } from '../src/sales/migrate.ts';
+import { cpuMsOf } from './cpu-time.ts';
 
 /** Private servers of a bench, started when first asked for, stopped by their process ids. */
 export interface Servers {
   /** The address of a migrated database on a Postgres that flushes each commit. */
   postgres(): Promise<string>;
+  /** A Redis that saves nothing, as our private one. */
+  redis(): Promise<RedisServer>;
+  postgresCpuMs(): number;
+  redisCpuMs(): number;
   versions(): { postgres: string | null; redis: string | null };
   stop(): Promise<void>;
 }
@@ -22,6 +30,9 @@ export function openServers(): Servers {
   const versions: { postgres: string | null; redis: string | null } = { postgres: null, redis: null };
   const closing: (() => Promise<void>)[] = [];
   let postgres: Promise<string> | undefined;
+  let postgresPid = 0;
+  let redis: Promise<RedisServer> | undefined;
+  let redisPid = 0;
 
   async function openPostgres(): Promise<string> {
     const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-bench-'));
@@ -36,6 +47,7 @@ export function openServers(): Servers {
       clock: systemClock,
     });
     closing.push(() => server.stop());
+    postgresPid = server.pid;
     await server.ensureDatabase(database);
     const url = server.url(database);
     const outcome = await migrate(url);
@@ -44,11 +56,30 @@ export function openServers(): Servers {
     return url;
   }
 
+  async function openRedis(): Promise<RedisServer> {
+    const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-bench-redis-'));
+    closing.push(async () => fs.rmSync(dataDir, { recursive: true, force: true }));
+    const server = await startRedis({ dataDir, log: silentLogger, clock: systemClock });
+    closing.push(() => server.stop());
+    redisPid = server.pid;
+    const client = new Redis(server.url);
+    const info = infoFields(await client.info('server'));
+    client.disconnect();
+    versions.redis = `${info.redis_version} (nothing saved)`;
+    return server;
+  }
+
   return {
+    redis: () => {
+      redis ??= openRedis();
+      return redis;
+    },
+    redisCpuMs: () => cpuMsOf(redisPid),
     postgres: () => {
       postgres ??= openPostgres();
       return postgres;
     },
+    postgresCpuMs: () => cpuMsOf(postgresPid),
     versions: () => versions,
     stop: async () => {
       for (const close of closing.splice(0).reverse()) await close();
@@ -80,7 +111,11 @@ async function versionOf(url: string): Promise<string> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
-    const { rows } = await client.query<{ server_version: string; synchronous_commit: string; fsync: string }>(
+    const { rows } = await client.query<{
+      server_version: string;
+      synchronous_commit: string;
+      fsync: string;
+    }>(
       `SELECT current_setting('server_version') AS server_version, current_setting('synchronous_commit') AS synchronous_commit,
               current_setting('fsync') AS fsync`,
     );

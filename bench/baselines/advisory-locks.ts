@@ -1,9 +1,9 @@
 import type pg from 'pg';
-import { type Arena, hotSeats } from '../hot-seats.ts';
+import { hotSeats, type StoredArena } from '../hot-seats.ts';
 import { readFree, seatTable, transaction, writeHold } from './seat-table.ts';
 
 /** One lock for the whole event: everything that sells waits in one line. Nothing else is done in it. */
-export async function openEventLock(pool: pg.Pool, seats: number): Promise<Arena> {
+export async function openEventLock(pool: pg.Pool, seats: number): Promise<StoredArena> {
   const table = await seatTable(pool, seats);
   return {
     ...table,
@@ -20,7 +20,7 @@ export async function openEventLock(pool: pg.Pool, seats: number): Promise<Arena
 }
 
 /** The event's lock shared, then each seat's own, in ascending order: buyers of different seats do not meet. */
-export async function openSeatLocks(pool: pg.Pool, seats: number): Promise<Arena> {
+export async function openSeatLocks(pool: pg.Pool, seats: number): Promise<StoredArena> {
   const table = await seatTable(pool, seats);
   return {
     ...table,

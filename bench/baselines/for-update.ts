@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { type Arena, hotSeats } from '../hot-seats.ts';
+import { hotSeats, type StoredArena } from '../hot-seats.ts';
 import { gap, readFree, seatTable, transaction, writeHold } from './seat-table.ts';
 
 /**
@@ -9,7 +9,7 @@ import { gap, readFree, seatTable, transaction, writeHold } from './seat-table.t
 export async function openForUpdate(
   pool: pg.Pool,
   { seats, gapMs, gapOnRefusal }: { seats: number; gapMs: number; gapOnRefusal: boolean },
-): Promise<Arena> {
+): Promise<StoredArena> {
   const table = await seatTable(pool, seats);
   return {
     ...table,

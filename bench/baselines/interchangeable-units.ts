@@ -1,17 +1,17 @@
 import type pg from 'pg';
-import { type Arena, hotSeats } from '../hot-seats.ts';
+import { hotSeats, type StoredArena } from '../hot-seats.ts';
 
 /** General admission, a row a unit: the first free one that nobody else is just taking. One statement. */
-export async function openSkipLocked(pool: pg.Pool, units: number): Promise<Arena> {
+export async function openSkipLocked(pool: pg.Pool, units: number): Promise<StoredArena> {
   await pool.query('DROP TABLE IF EXISTS plain_units');
   await pool.query(
     `CREATE TABLE plain_units (area integer, unit integer, held_by text, held_until timestamptz,
        PRIMARY KEY (area, unit)) WITH (fillfactor = 50)`,
   );
-  await pool.query(
-    'INSERT INTO plain_units SELECT n / $2::int, n FROM generate_series(0, $1::int - 1) n',
-    [units, hotSeats],
-  );
+  await pool.query('INSERT INTO plain_units SELECT n / $2::int, n FROM generate_series(0, $1::int - 1) n', [
+    units,
+    hotSeats,
+  ]);
   await pool.query('ANALYZE plain_units');
   return {
     rounds: Math.floor(units / hotSeats),
@@ -40,11 +40,16 @@ export async function openSkipLocked(pool: pg.Pool, units: number): Promise<Aren
  * General admission, one counter row an area: who gets which is not known, and a hold that lapses gives nothing back by itself.
  * The number answered is the count before the claim.
  */
-export async function openCounterRow(pool: pg.Pool, units: number): Promise<Arena> {
+export async function openCounterRow(pool: pg.Pool, units: number): Promise<StoredArena> {
   const rounds = Math.floor(units / hotSeats);
   await pool.query('DROP TABLE IF EXISTS plain_areas');
-  await pool.query(`CREATE TABLE plain_areas (area integer PRIMARY KEY, free integer NOT NULL) WITH (fillfactor = 50)`);
-  await pool.query('INSERT INTO plain_areas SELECT n, $2 FROM generate_series(0, $1::int - 1) n', [rounds, hotSeats]);
+  await pool.query(
+    `CREATE TABLE plain_areas (area integer PRIMARY KEY, free integer NOT NULL) WITH (fillfactor = 50)`,
+  );
+  await pool.query('INSERT INTO plain_areas SELECT n, $2 FROM generate_series(0, $1::int - 1) n', [
+    rounds,
+    hotSeats,
+  ]);
   await pool.query('ANALYZE plain_areas');
   return {
     rounds,

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { type Arena, hotSeats } from '../hot-seats.ts';
+import { hotSeats, type StoredArena } from '../hot-seats.ts';
 
 /** One call of a driver's client, prepared by name as ours are. */
 export type Ask = (name: string, text: string, values: unknown[]) => Promise<pg.QueryResult>;
@@ -27,7 +27,10 @@ export const gap = (ms: number): Promise<void> => systemClock.sleep(ms);
  * The usual table of a shop's own: a row a seat, with who holds it until when. None of the baselines knows quotas, repeats,
  * sessions or epochs: only whether the seat is free.
  */
-export async function seatTable(pool: pg.Pool, seats: number): Promise<Pick<Arena, 'rounds' | 'held' | 'close'>> {
+export async function seatTable(
+  pool: pg.Pool,
+  seats: number,
+): Promise<Pick<StoredArena, 'rounds' | 'held' | 'close'>> {
   await pool.query('DROP TABLE IF EXISTS plain_seats');
   await pool.query(
     `CREATE TABLE plain_seats (event_no integer, seat_no integer, held_by text, held_until timestamptz,

@@ -1,7 +1,10 @@
 import type pg from 'pg';
-import { type Arena, hotSeats } from '../hot-seats.ts';
+import { hotSeats, type StoredArena } from '../hot-seats.ts';
 
-async function lockTable(pool: pg.Pool, seats: number): Promise<Pick<Arena, 'rounds' | 'held' | 'close'>> {
+async function lockTable(
+  pool: pg.Pool,
+  seats: number,
+): Promise<Pick<StoredArena, 'rounds' | 'held' | 'close'>> {
   await pool.query('DROP TABLE IF EXISTS plain_locks');
   await pool.query(
     `CREATE TABLE plain_locks (event_no integer, seat_no integer, held_by text, held_until timestamptz,
@@ -20,7 +23,7 @@ async function lockTable(pool: pg.Pool, seats: number): Promise<Pick<Arena, 'rou
 }
 
 /** A row for each hold; the index refuses a second one, as an error. An expired row stays in the way until something deletes it. */
-export async function openPlainInsert(pool: pg.Pool, seats: number): Promise<Arena> {
+export async function openPlainInsert(pool: pg.Pool, seats: number): Promise<StoredArena> {
   const table = await lockTable(pool, seats);
   return {
     ...table,
@@ -46,7 +49,7 @@ export async function openPlainInsert(pool: pg.Pool, seats: number): Promise<Are
 }
 
 /** The same row, taken over when its time is up: one upsert on (event, seat). */
-export async function openTakeOver(pool: pg.Pool, seats: number): Promise<Arena> {
+export async function openTakeOver(pool: pg.Pool, seats: number): Promise<StoredArena> {
   const table = await lockTable(pool, seats);
   return {
     ...table,
