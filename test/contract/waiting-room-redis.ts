@@ -87,11 +87,13 @@ export async function turnToRedis(
   }
 }
 
-/** The room of an event whose numbers come from these servers, one shard for each. */
+let shared: Promise<TestDatabase> | undefined;
+
+/** The room of an event whose numbers come from these servers, one shard for each. Events of one file share a database. */
 export function redisRoom(servers: () => Promise<RedisUnderTest[]>) {
   return async (t: TestContext, phase: Phase): Promise<RoomUnderTest> => {
-    const redis = await servers();
-    const database = await testDatabase(t);
+    shared ??= testDatabase();
+    const [redis, database] = await Promise.all([servers(), shared]);
     const event = await insertTestEvent(database, { phase, queueShards: redis.length });
     const prefix = newPrefix();
     const process = queueProcess(t, { database, redis, prefix });
