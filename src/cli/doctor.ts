@@ -5,6 +5,7 @@ import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
 import { reachDatabase } from './database.ts';
+import { examineRedis } from './doctor-redis.ts';
 
 export interface Finding {
   check: string;
@@ -34,14 +35,14 @@ export async function examine(config: Config, runtime: Runtime): Promise<Finding
       detail: (error as Error).message,
       remedy: 'Mend what the sentence says, or set DATABASE_URL to a Postgres 14 or later.',
     });
-    return [...findings, await payments(config, runtime)];
+    return [...findings, ...(await examineRedis(config, runtime)), await payments(config, runtime)];
   }
   try {
     findings.push(...(await database(reached.url, runtime)));
   } finally {
     await reached.close();
   }
-  return [...findings, await payments(config, runtime)];
+  return [...findings, ...(await examineRedis(config, runtime)), await payments(config, runtime)];
 }
 
 const noteOf = (detail: string): Finding => ({ check: 'configuration', state: 'note', detail });
