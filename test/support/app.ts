@@ -39,6 +39,8 @@ export interface TestApp {
   /** The application's own keys: to sign, or to forge with, a ticket or pass. */
   credentials: Credentials;
   dataDir: string;
+  /** Its settings: for a further process of the same installation, in a data folder of its own. */
+  env: Record<string, string>;
   /** A browser with an empty cookie jar. */
   buyer(): TestBuyer;
   /** A buyer with a pass that did not come through the line: for tests of what comes after it. */
@@ -73,7 +75,7 @@ export async function startTestApp(t: Context, options: TestAppOptions = {}): Pr
     fs.rmSync(dataDir, { recursive: true, force: true });
     await database.drop();
   });
-  const read = readConfig({
+  const env = {
     DATABASE_URL: database.url,
     ONSALE_DATA_DIR: dataDir,
     ONSALE_SECRET: secret,
@@ -83,7 +85,8 @@ export async function startTestApp(t: Context, options: TestAppOptions = {}): Pr
     STRIPE_WEBHOOK_SECRET: simulator.webhookSecret,
     STRIPE_API_BASE: simulator.url,
     ...options.env,
-  });
+  };
+  const read = readConfig(env);
   if (read.kind !== 'ok') throw new Error(JSON.stringify(read.problems));
   const runtime = { clock: systemClock, random: systemRandom, log: options.log ?? silentLogger };
   const { roles, replace } = options;
@@ -114,6 +117,7 @@ export async function startTestApp(t: Context, options: TestAppOptions = {}): Pr
     simulator,
     credentials,
     dataDir,
+    env,
     buyer,
     async admitted() {
       const made = buyer();

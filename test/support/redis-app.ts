@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { type DecidedState, seatStates } from '../../src/core/hold.ts';
+import { createRedisArbiter } from '../../src/inventory/redis.ts';
+import { partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createRedisStore } from '../../src/runtime/redis-client.ts';
+import type { PartitionMode } from '../../src/sales/record.ts';
+import { startTestApp, type TestApp, type TestAppOptions, until } from './app.ts';
+import { type TestRedis, testRedis } from './redis.ts';
+
+/** The whole application with Redis servers of its own; its event is arbitrated by Redis when the start is over. */
+export interface RedisApp extends TestApp {
+  /** The default one. */
+  redis: TestRedis;
+  /** The partition's row as it is now. */
+  row(partition?: number): Promise<PartitionMode>;
+  /** Waits for the mode; answers how long it took, ms. */
+  untilMode(mode: PartitionMode['mode'], within?: { ms?: number; partition?: number }): Promise<number>;
+  /** Grace is 10 s: over now. */
+  endGrace(): Promise<void>;
+  /**
+   * S8, at rest and with all partitions in Redis: the seats of which Redis and Postgres believe different things, after the
+   * five seconds that the promise gives.
+   */
+  assertAgreement(): Promise<void>;
+}
+
+type Context = { after(run: () => Promise<void>): void };
+
+export async function startRedisApp(
+  t: Context,
+  options: TestAppOptions & { redis?: TestRedis; waitForRedis?: boolean } = {},
+): Promise<RedisApp> {
+  const redis = options.redis ?? (await testRedis());
+  const app = await startTestApp(t, { ...options, env: { REDIS_URL: redis.url, ...options.env } });
+  // After the app, which would take its end for a loss.
+  t.after(() => redis.stop());
+
+  const rows = async (): Promise<PartitionMode[]> =>
+    (await app.app.events.modesRead(app.eventNo, systemClock.monotonic())).modes;
+  const row = async (partition = 0): Promise<PartitionMode> => {
+    const found = (await rows()).find((each) => each.partition === partition);
+    assert.ok(found, `partition ${partition}`);
+    return found;
+  };
+  async function untilMode(
+    mode: PartitionMode['mode'],
+    { ms = 20_000, partition = 0 }: { ms?: number; partition?: number } = {},
+  ): Promise<number> {
+    const began = systemClock.monotonic();
+    await until(async () => (await row(partition)).mode === mode, `partition ${partition} in ${mode}`, ms);
+    return systemClock.monotonic() - began;
+  }
+
+  if (options.waitForRedis !== false) {
+    for (const { partition } of await rows()) await untilMode('redis', { partition });
+  }
+  return {
+    ...app,
+    redis,
+    row,
+    untilMode,
+    async endGrace() {
+      await app.database.query(
+        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1',
+        [app.eventNo],
+      );
+    },
+    async assertAgreement() {
+      const differing = async (): Promise<string[]> =>
+        (await Promise.all((await rows()).map((each) => differences(app, redis.url, each)))).flat();
+      const end = systemClock.monotonic() + 5_000;
+      let found = await differing();
+      while (found.length > 0 && systemClock.monotonic() < end) {
+        await systemClock.sleep(100);
+        found = await differing();
+      }
+      assert.deepEqual(found, [], 'S8: Redis and Postgres agree seat by seat');
+    },
+  };
+}
+
+/** By a connection of the test's own, which trusts what the row names and nothing else. */
+async function differences(app: TestApp, url: string, row: PartitionMode): Promise<string[]> {
+  assert.equal(row.mode, 'redis', `partition ${row.partition}`);
+  const store = createRedisStore({ name: 'test', url, clock: systemClock, log: silentLogger });
+  try {
+    await store.primaries();
+    store.trust(partitionTag('onsale', app.eventNo, row.partition), row.runIds);
+    const arbiter = createRedisArbiter({ store, prefix: 'onsale', clock: systemClock });
+    const { codes, epoch } = await arbiter.snapshot(app.eventNo, row.partition);
+    assert.equal(epoch, row.epoch);
+    const seats = await app.database.query<{ seat_no: number; state: DecidedState }>(
+      'SELECT seat_no, state FROM seats WHERE event_no = $1 AND partition = $2',
+      [app.eventNo, row.partition],
+    );
+    return seats.flatMap(({ seat_no, state }) => {
+      const seen = seatStates[codes[seat_no] ?? 255];
+      const fits = seen === state || (seen === 'held' && state === 'available');
+      return fits ? [] : [`seat ${seat_no} is ${state}, in Redis ${seen}`];
+    });
+  } finally {
+    await store.close();
+  }
+}
