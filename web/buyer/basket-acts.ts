@@ -38,9 +38,12 @@ async function refused(buyer: Buyer, problem: Problem, wish: Wish): Promise<void
           kind: 'taken',
           seats: seatNumbers(problem.seats),
           nearest: seatNumbers(problem.nearest),
-          best: 'best' in wish,
+          wish,
         },
       });
+      return;
+    case 'across_partitions':
+      store.set({ refusal: { kind: 'across', parts: partsIn(problem.parts), wish } });
       return;
     case 'hold_exists': {
       const hold = typeof problem.hold === 'string' ? problem.hold : '';
@@ -64,6 +67,33 @@ async function refused(buyer: Buyer, problem: Problem, wish: Wish): Promise<void
     default:
       store.set({ problem });
   }
+}
+
+/**
+ * Seats in another part of the house than those that are held cannot be exchanged for them in one step: they are held first,
+ * then the old ones are given back. When that fails they lapse by themselves.
+ */
+export async function moveHold(buyer: Buyer, wish: Wish): Promise<void> {
+  const { store } = buyer;
+  const old = store.get().hold?.hold;
+  await holdSeats(buyer, wish);
+  const held = store.get().hold?.hold;
+  if (!old || !held || held === old) return;
+  store.set({ busy: 'release' });
+  await persist<unknown>(
+    `/api/holds/${encodeURIComponent(old)}`,
+    { method: 'DELETE' },
+    { onTrouble: buyer.trouble, triesMax: 3 },
+  );
+  store.set({ busy: null, trouble: 0, notice: store.get().notice ?? 'swapped' });
+}
+
+function partsIn(value: unknown): { partition: number; seats: number[] }[] {
+  if (!Array.isArray(value)) return [];
+  return value.map((part: { partition?: unknown; seats?: unknown } | null) => ({
+    partition: Number(part?.partition),
+    seats: seatNumbers(part?.seats),
+  }));
 }
 
 /** Seats in a problem document: seat numbers, or objects that carry one. */

@@ -3,18 +3,20 @@ import type { Phase } from '../../src/core/phase.ts';
 import { type Drawing, type DrawnSection, wordsOf } from '../seat-map/drawing.ts';
 import { type Feed, startFeed } from '../seat-map/feed.ts';
 import { MapView } from '../seat-map/map-view.tsx';
+import { partsOf } from '../seat-map/parts.ts';
 import { SeatList } from '../seat-map/seat-list.tsx';
 import { lostSeats, toggle } from '../seat-map/selection.ts';
 import { useServerNow } from '../shared/clock.ts';
 import { announce } from '../shared/live.tsx';
 import { Notice, ViewHeading } from '../shared/shell.tsx';
 import { useStore } from '../shared/store.ts';
-import { clockFace, listed, timeOfDay } from '../shared/texts/format.ts';
+import { clockFace, timeOfDay } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
-import { holdSeats, recallHold } from './basket-acts.ts';
+import { holdSeats, moveHold } from './basket-acts.ts';
 import { BestForm } from './best.tsx';
 import { GaForm } from './ga.tsx';
 import { endSession } from './line-acts.ts';
+import { inWords, RefusalView } from './refusal.tsx';
 import { SelectionPanel } from './selection-panel.tsx';
 import { type Buyer, type BuyerState, passLeftMs } from './session.ts';
 
@@ -46,6 +48,13 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
     if (state.refusal) buyer.store.set({ refusal: null });
   };
 
+  const parts = drawing ? partsOf(event, drawing, selected) : [];
+  const heldPart = drawing && state.hold ? (partsOf(event, drawing, mine)[0]?.partition ?? null) : null;
+  const away = heldPart !== null && parts.length === 1 && parts[0]!.partition !== heldPart;
+  const hold = () => {
+    const wish = { seats: [...selected].sort((a, b) => a - b).map((seat) => ({ seat })) };
+    void (away ? moveHold(buyer, wish) : holdSeats(buyer, wish, replaces));
+  };
   const panel = (
     <SelectionPanel
       event={event}
@@ -54,13 +63,10 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
       busy={state.busy === 'hold'}
       onRemove={(seat) => setSelected(new Set([...selected].filter((one) => one !== seat)))}
       onClear={() => setSelected(noSeats)}
-      onHold={() =>
-        void holdSeats(
-          buyer,
-          { seats: [...selected].sort((a, b) => a - b).map((seat) => ({ seat })) },
-          replaces,
-        )
-      }
+      parts={parts}
+      away={away}
+      onPart={(part) => setSelected(new Set(part.seats))}
+      onHold={hold}
     />
   );
   const shared = { feed, event, selected, mine, onSeat, onGa: setGa };
@@ -72,14 +78,7 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
       </div>
       {state.hold && <ChangeNote buyer={buyer} />}
       <NotNow phase={state.status!.phase} />
-      <RefusalView
-        buyer={buyer}
-        state={state}
-        drawing={drawing}
-        onTake={setSelected}
-        onWay={setWay}
-        replaces={replaces}
-      />
+      <RefusalView buyer={buyer} state={state} drawing={drawing} onTake={setSelected} replaces={replaces} />
       <Ways way={way} onWay={setWay} />
       <div class={way === 'best' ? 'choose-grid narrow-grid' : 'choose-grid'}>
         <div class="choose-main card">
@@ -196,73 +195,6 @@ function ChangeNote({ buyer }: { buyer: Buyer }) {
   );
 }
 
-/** A refused hold, said where it happened, with what can be done instead. */
-function RefusalView(props: {
-  buyer: Buyer;
-  state: BuyerState;
-  drawing: Drawing | null;
-  replaces: string | null;
-  onTake: (seats: ReadonlySet<number>) => void;
-  onWay: (way: Way) => void;
-}) {
-  const { buyer, state, drawing } = props;
-  const { refusal } = state;
-  const words = texts.map.taken;
-  useEffect(() => {
-    if (refusal) announce(refusal.kind === 'taken' ? words.title : texts.map.exists.title);
-  }, [refusal]);
-  if (!refusal) return null;
-  if (refusal.kind === 'hold_exists') {
-    return (
-      <Notice tone="warn" title={texts.map.exists.title} insight>
-        <p>{texts.map.exists.text}</p>
-        <div class="row">
-          <button
-            type="button"
-            class="button primary"
-            onClick={() => void holdSeats(buyer, refusal.wish, refusal.hold)}
-          >
-            {texts.map.exists.swap}
-          </button>
-          <button type="button" class="button" onClick={() => void recallHold(buyer, refusal.hold)}>
-            {texts.map.exists.keep}
-          </button>
-        </div>
-      </Notice>
-    );
-  }
-  return (
-    <Notice tone="warn" title={words.title} insight>
-      <p>
-        {refusal.best
-          ? words.bestNone
-          : refusal.seats.length > 0
-            ? words.text(inWords(drawing, refusal.seats))
-            : words.textAny}
-      </p>
-      {refusal.nearest.length > 0 ? (
-        <>
-          <p>{`${words.nearest} ${inWords(drawing, refusal.nearest)}`}</p>
-          <div>
-            <button
-              type="button"
-              class="button primary"
-              onClick={() => {
-                props.onTake(new Set(refusal.nearest));
-                void holdSeats(buyer, { seats: refusal.nearest.map((seat) => ({ seat })) }, props.replaces);
-              }}
-            >
-              {words.take}
-            </button>
-          </div>
-        </>
-      ) : (
-        !refusal.best && <p>{words.none}</p>
-      )}
-    </Notice>
-  );
-}
-
 /** Seats that a refusal named leave the choice, and the map is shown so that others can be picked. */
 function useRefusedSeats(
   state: BuyerState,
@@ -271,7 +203,7 @@ function useRefusedSeats(
 ): void {
   const { refusal } = state;
   useEffect(() => {
-    if (refusal?.kind !== 'taken' || refusal.best) return;
+    if (refusal?.kind !== 'taken' || 'best' in refusal.wish) return;
     setSelected((old) => new Set([...old].filter((seat) => !refusal.seats.includes(seat))));
     setWay((old) => (old === 'best' ? 'map' : old));
   }, [refusal]);
@@ -303,23 +235,4 @@ function useFeed(eventId: string, layout: string): Feed {
   const feed = useMemo(() => startFeed(eventId, layout), [eventId, layout]);
   useEffect(() => () => feed.stop(), [feed]);
   return feed;
-}
-
-/** Seats in words, those of one row together. */
-function inWords(drawing: Drawing | null, seats: readonly number[]): string {
-  if (!drawing) return listed(seats.map(String));
-  const rows = new Map<string, { section: string; row: string; numbers: string[] }>();
-  for (const seat of seats) {
-    const words = wordsOf(drawing, seat);
-    const key = `${words.section}|${words.row}`;
-    const group = rows.get(key) ?? { section: words.section, row: words.row, numbers: [] };
-    group.numbers.push(words.number);
-    rows.set(key, group);
-  }
-  return listed(
-    [...rows.values()].map(
-      ({ section, row, numbers }) =>
-        `${texts.map.sectionName(section)}, ${texts.map.seatsInRow(row, numbers)}`,
-    ),
-  );
 }

@@ -1,8 +1,10 @@
 import type { EventObject } from '../../src/http/api-types.ts';
 import type { Drawing } from '../seat-map/drawing.ts';
+import type { Part } from '../seat-map/parts.ts';
 import { offerOf } from '../seat-map/pricing.ts';
 import { money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { AcrossChoice } from './across.tsx';
 import { totalOf } from './session.ts';
 
 const words = texts.map.selection;
@@ -13,19 +15,26 @@ export function SelectionPanel(props: {
   drawing: Drawing | null;
   selected: ReadonlySet<number>;
   busy: boolean;
+  /** The choice by the parts of the house that are sold apart. */
+  parts: Part[];
+  /** Of another part than the seats that are held and are to be exchanged. */
+  away: boolean;
+  onPart: (part: Part) => void;
   onRemove: (seat: number) => void;
   onClear: () => void;
   onHold: () => void;
 }) {
   const { event, drawing, selected, busy } = props;
+  const across = props.parts.length > 1;
   const offers = drawing ? [...selected].map((seat) => offerOf(drawing, event, seat)) : [];
   const total = totalOf(offers, offers.length > 0 ? event.orderFee : 0);
   return (
-    <aside class="selection card" aria-label={words.title}>
+    <aside class={`selection card ${across ? 'across' : ''}`} aria-label={words.title}>
       <div class="selection-head">
         <h3>{selected.size === 0 ? words.none : words.count(selected.size)}</h3>
         {selected.size > 0 && <span class="num total">{money(total, event.currency)}</span>}
       </div>
+      {across && <AcrossChoice parts={props.parts} label={texts.map.parts.keep} onPart={props.onPart} />}
       {offers.length > 0 && (
         <ul class="chosen">
           {offers.map((offer) => (
@@ -50,10 +59,13 @@ export function SelectionPanel(props: {
           ))}
         </ul>
       )}
-      <p class="muted small selection-note">
-        {selected.size === 0 ? words.max(event.limits.holdSeatsMax) : words.note(event.limits.holdMinutes)}
-      </p>
-      {selected.size > 0 && (
+      {!across && (
+        <p class="muted small selection-note">
+          {selected.size === 0 ? words.max(event.limits.holdSeatsMax) : words.note(event.limits.holdMinutes)}
+        </p>
+      )}
+      {props.away && <p class="small">{texts.map.parts.away}</p>}
+      {selected.size > 0 && !across && (
         <div class="selection-actions">
           <button
             type="button"
@@ -61,7 +73,7 @@ export function SelectionPanel(props: {
             aria-disabled={busy}
             onClick={() => !busy && props.onHold()}
           >
-            {busy ? words.holding : words.hold(selected.size)}
+            {busy ? words.holding : props.away ? texts.map.parts.move : words.hold(selected.size)}
           </button>
           <button type="button" class="button quiet" onClick={props.onClear}>
             {words.clear}

@@ -33,8 +33,10 @@ export type Wish =
 
 /** A refused hold, explained in place. */
 export type Refusal =
-  | { kind: 'taken'; seats: number[]; nearest: number[]; best: boolean }
-  | { kind: 'hold_exists'; hold: string; wish: Wish };
+  | { kind: 'taken'; seats: number[]; nearest: number[]; wish: Wish }
+  | { kind: 'hold_exists'; hold: string; wish: Wish }
+  /** The wish spans parts of the house that are sold apart, or leaves the part that the hold to be replaced is in. */
+  | { kind: 'across'; parts: { partition: number; seats: number[] }[]; wish: Wish };
 
 export interface BuyerState {
   load: 'loading' | 'ready' | 'not_found';

@@ -21,6 +21,8 @@ export const problemTexts = {
     unknown_hold: 'These seats are not held in this browser any more. Nothing was charged.',
     hold_quota: 'You may not hold more seats at once. Choose fewer.',
     hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',
+    across_partitions:
+      'These seats are sold in separate parts of the house. Choose seats of one part. Nothing was charged.',
     sold_as_unit: 'This box is sold only as a whole. Choose all of its seats.',
     unknown_seat: 'One of these seats is not on sale. Choose others.',
     order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',
