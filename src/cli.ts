@@ -14,6 +14,7 @@ import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';
 import { PostgresFault } from './runtime/postgres-install.ts';
 import { systemRandom } from './runtime/random.ts';
+import { RedisServerFault } from './runtime/redis-install.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 import { createDb, type Db } from './sales/db.ts';
 
@@ -138,7 +139,8 @@ function codeOf(error: unknown, say: (text: string) => void): number {
     say(error.message);
     return exitCodes.usage;
   }
-  if (error instanceof StartProblem || error instanceof PostgresFault || error instanceof StoreFault) {
+  const sentences = [StartProblem, PostgresFault, RedisServerFault, StoreFault];
+  if (error instanceof Error && sentences.some((fault) => error instanceof fault)) {
     say(error.message);
     return exitCodes.unavailable;
   }
