@@ -20,7 +20,8 @@ export interface BatcherOptions<Request, Answer> {
 /** Measured: 64 a call grant three to four times what single calls do, and more than that gains nothing. */
 const requestsPerCall = 64;
 const weightPerCall = 2_048;
-const callsPerLine = 8;
+/** Enough to keep Redis busy; more would only wait there, on the time that a call may take. */
+const callsPerLine = 4;
 /** Asked and unanswered in this process at most: more could not be answered before its callers give up. */
 const waitingMax = 20_000;
 

@@ -55,6 +55,10 @@ const snapshotTries = 20;
 const seatNoMax = 1_000_000;
 /** Where a claim may look: what no text of digits could carry never gets into a call. */
 const claimedNoMax = 2 ** 31;
+/** Seats of a hold, as calls of extends and releases are weighed. */
+const weightOfHold = 8;
+/** A not-after that no clock reaches. */
+const never = Number.MAX_SAFE_INTEGER;
 
 /**
  * The arbiter in Redis: one script of lua/ an operation, each one atomic step on the node that serves the partition's hash
@@ -73,35 +77,42 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
   };
 
   /** Requests to one partition under one epoch go together. */
-  function batched<Command extends PartitionEpoch>(
+  function batched<Request>(
     name: ScriptName,
-    fieldsOf: (command: Command) => RedisArg[],
-    weightOf: (command: Command) => number,
-  ): (command: Command) => Promise<unknown> {
-    const batcher: Batcher<Command, unknown> = createBatcher({
+    placeOf: (request: Request) => PartitionEpoch,
+    pushFields: (request: Request, into: RedisArg[]) => void,
+    weightOf: (request: Request) => number,
+  ): (request: Request) => Promise<unknown> {
+    const batcher: Batcher<Request, unknown> = createBatcher({
       clock,
       weightOf,
       requestsMax: claimsPerCall,
-      send: async (commands) => {
-        const { event, partition, epoch } = commands[0]!;
-        const reply = await run(name, { event, partition }, [epoch, ...commands.flatMap(fieldsOf)]);
-        const answers = batchOf(reply, commands.length);
-        return Array.isArray(answers) ? answers : commands.map(() => answers);
+      send: async (requests) => {
+        const at = placeOf(requests[0]!);
+        const args: RedisArg[] = [at.epoch];
+        for (const request of requests) pushFields(request, args);
+        const answers = batchOf(await run(name, at, args), requests.length);
+        return Array.isArray(answers) ? answers : requests.map(() => answers);
       },
     });
-    return (command) => batcher.ask(`${command.event}:${command.partition}:${command.epoch}`, command);
+    return (request) => {
+      const { event, partition, epoch } = placeOf(request);
+      return batcher.ask(`${event}:${partition}:${epoch}`, request);
+    };
   }
 
-  const askHold = batched<ClaimCommand>('hold', claimFields, weightOfClaim);
+  const askHold = batched<AskedClaim>('hold', ({ command }) => command, claimFields, weightOfClaim);
   const askExtend = batched<ExtendCommand>(
     'extend',
-    ({ hold, visitor, order }) => [hold, visitor, order],
-    () => 8,
+    (command) => command,
+    ({ hold, visitor, order }, into) => void into.push(hold, visitor, order),
+    () => weightOfHold,
   );
   const askRelease = batched<ReleaseCommand>(
     'release',
-    ({ hold, visitor, force }) => [hold, visitor, force ?? ''],
-    () => 8,
+    (command) => command,
+    ({ hold, visitor, force }, into) => void into.push(hold, visitor, force ?? ''),
+    () => weightOfHold,
   );
 
   async function snapshot(event: EventNo, partition: PartitionNo): Promise<Snapshot> {
@@ -130,7 +141,7 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
     hold: async (command) => {
       const claim = checkedClaim(checkedIds(command, [command.hold, command.replaces]));
       checkedFields(command, claim);
-      const answer = await askHold({ ...command, checked: claim });
+      const answer = await askHold({ command, claim });
       return isStale(answer) ? answer : holdOutcomeOf(answer, command, claim.quantity);
     },
     extend: async (command) => {
@@ -168,7 +179,10 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
 
 type Place = { event: EventNo; partition: PartitionNo };
 type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
-type ClaimCommand = HoldCommand & { checked: CheckedClaim };
+interface AskedClaim {
+  command: HoldCommand;
+  claim: CheckedClaim;
+}
 
 const load = async (run: Run, command: LoadCommand): ReturnType<Arbiter['load']> => {
   checkedEpoch(command);
@@ -218,26 +232,26 @@ const remember = async (
 };
 
 /** See lua/hold.lua. */
-function claimFields(command: ClaimCommand): RedisArg[] {
-  const { kind, groups, units, quantity } = command.checked;
-  const seats = units ? [units.first, units.count, units.start] : groups.flat();
-  return [
+function claimFields({ command, claim }: AskedClaim, into: RedisArg[]): void {
+  const { groups, units, quantity } = claim;
+  const seats = units ? `${units.first} ${units.count} ${units.start}` : seatsText(groups);
+  const notAfter = command.notAfter === null ? never : Math.max(0, Math.floor(command.notAfter));
+  const kind = claimKinds.indexOf(claim.kind) + 1;
+  into.push(
     command.hold,
     command.visitor,
     command.holder,
     command.request,
-    claimKinds.indexOf(kind) + 1,
-    quantity,
-    seats.join(' '),
-    command.ttlMs,
-    command.seatsMax,
     command.replaces ?? '',
-    command.notAfter ?? '',
-  ];
+    `${kind} ${quantity} ${command.ttlMs} ${command.seatsMax} ${notAfter} ${seats}`,
+  );
 }
 
+const seatsText = (groups: readonly number[][]): string =>
+  groups.length === 1 ? groups[0]!.join(' ') : groups.map((group) => group.join(' ')).join(' ');
+
 /** Seats that have to be looked at when the claim is refused; of units bytes of the bitmap. */
-function weightOfClaim({ checked: { groups, units, quantity } }: ClaimCommand): number {
+function weightOfClaim({ claim: { groups, units, quantity } }: AskedClaim): number {
   return units ? quantity + Math.ceil(units.count / 64) : groups.length * quantity;
 }
 
@@ -294,9 +308,13 @@ function checkedIds<Command extends { epoch: number }>(
   return command;
 }
 
-function checkedFields({ visitor, holder, notAfter }: HoldCommand, { groups, units }: CheckedClaim): void {
+function checkedFields(
+  { visitor, holder, notAfter, seatsMax }: HoldCommand,
+  { groups, units }: CheckedClaim,
+): void {
   assert(visitor !== '' && holder !== '', 'a claim of somebody');
-  assert(notAfter === null || Number.isFinite(notAfter), `not after ${notAfter}`);
+  assert(notAfter === null || (Number.isFinite(notAfter) && notAfter < never), `not after ${notAfter}`);
+  assert(seatsMax <= never, `seatsMax ${seatsMax}`);
   const last = units ? units.first + units.count : Math.max(...groups.map((group) => group.at(-1)!));
   assert(last <= claimedNoMax, `seats within ${claimedNoMax}`);
 }

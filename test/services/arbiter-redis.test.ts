@@ -41,6 +41,8 @@ async function surely<T>(ask: () => Promise<T>): Promise<T> {
       return await ask();
     } catch (fault) {
       if (!(fault instanceof StoreFault) || i === 20) throw fault;
+      // Answers only when what is late has been answered.
+      await store!.primaries().catch(() => {});
     }
   }
 }
@@ -326,7 +328,7 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     const repeated = (outcomes[2] as PromiseFulfilledResult<HoldOutcome>).value;
     assert.equal(repeated.kind === 'granted' && repeated.repeated, true);
     assert.deepEqual(
-      calls.map((call) => [call.name, (call.args - 1) / 11]),
+      calls.map((call) => [call.name, (call.args - 1) / 6]),
       [
         ['arbiter_hold', 9],
         ['arbiter_hold', 1],
@@ -347,7 +349,7 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
       times(300, (i) => i),
     );
     assert.deepEqual(
-      calls.map((call) => (call.args - 1) / 11),
+      calls.map((call) => (call.args - 1) / 6),
       [64, 64, 64, 64, 44],
     );
     calls.length = 0;

@@ -11,10 +11,10 @@ end
 
 -- `ids`: of the holder's holds. The deadlines of a call's grants go into `due` together, at its end.
 local due_of = {}
-local function grant(at, seats, ids, own_id, own)
+local function grant(at, seats, deadline, ids, own_id, own)
   local hold, visitor, holder = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   -- A replacement goes on with the old lease, so that a chain of them does not outlive the bound (S6).
-  local granted, deadline = now, now + tonumber(ARGV[at + 7])
+  local granted = now
   if own then
     granted, deadline = own[GRANTED], own[DEADLINE]
     due_of[own_id] = nil
@@ -23,15 +23,18 @@ local function grant(at, seats, ids, own_id, own)
   end
   last_grant = last_grant + 1
   local r = { HELD.live, visitor, holder, ARGV[at + 3], granted, deadline, last_grant, '', seats }
-  local lease = deadline .. ':' .. hold
+  -- Numbers become texts once: Redis would print each anew, at more cost than the command itself.
+  local until_text = string.format('%d', deadline)
+  local lease = until_text .. ':' .. hold
   local fields = { 'h' .. hold, pack(r), 'v' .. visitor, hold, 'q' .. holder, ids .. hold .. ',' }
   for _, seat in ipairs(seats) do
-    call('SETBIT', BITS, seat, 1)
-    fields[#fields + 1] = 's' .. seat
+    local no = string.format('%d', seat)
+    call('SETBIT', BITS, no, '1')
+    fields[#fields + 1] = 's' .. no
     fields[#fields + 1] = lease
   end
   call('HSET', STATE, unpack(fields))
-  due_of[hold] = deadline
+  due_of[hold] = until_text
   return { CODE.granted, granted, deadline, last_grant, seats }
 end
 

@@ -49,8 +49,10 @@ local function stands(hold, r)
   return r[KIND] == HELD.ordered or (is_live(r) and #covered(hold, r) == #r[SEATS])
 end
 
+local has_freed = false
 local function uncover(hold, r)
   for _, seat in ipairs(covered(hold, r)) do
+    has_freed = true
     call('HDEL', STATE, 's' .. seat)
     call('SETBIT', BITS, seat, 0)
   end

@@ -84,7 +84,7 @@ local function choose_units(first, count, quantity, start, own)
     if is_free(seat) then add(seat) end
   end
   if own then for _, seat in ipairs(own[SEATS]) do add(seat) end end
-  if #places < quantity then return nil, {} end
+  if #places < quantity then return nil, NOTHING end
   table.sort(places)
   for i = 1, quantity do seats[i] = first + (start + places[i]) % count end
   table.sort(seats)
