@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { graceMs, settleMs, witnessMs } from '../../src/inventory/modes.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
-import { until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf } from '../support/stage.ts';
-import { modesWorld } from './modes-world.ts';
+import { committingLate, modesWorld, waiting } from './modes-world.ts';
 
 const database = await testDatabase();
 const db = testDb(database, 12);
@@ -39,10 +38,20 @@ test('D1: two processes have to see it: one that says it twice is one', async ()
 
 test('D1: many reports at once degrade once', async () => {
   const world = await modesWorld(database, db);
-  assert.deepEqual(kindsOf(await Promise.all([world.report('web-1'), world.report('web-2')])), [
-    'degraded',
-    'noted',
-  ]);
+  const { rows, outcome } = await committingLate(
+    database,
+    [
+      `SELECT kind FROM partition_report($1, 0::smallint, $2, 'web-1', 'timeout', NULL, $3, 0, 1000)`,
+      [world.event, world.epoch, witnessMs],
+    ],
+    async (commit) => {
+      const second = world.report('web-2');
+      await waiting(database, 1);
+      await commit();
+      return second;
+    },
+  );
+  assert.deepEqual([rows[0].kind, outcome.kind], ['noted', 'degraded'], 'the second sees the first');
   const other = await modesWorld(database, db);
   const term = await other.lead();
   const reports = Array.from({ length: 12 }, (_, i) =>
@@ -116,6 +125,12 @@ test('S7: after a degrade open orders count, and what Postgres held before Redis
   const closed = inRedis('visitor-c', [3], 3);
   for (const receipt of [open, closed]) assert.equal((await world.reserve(receipt)).kind, 'reserved');
   await world.record.close(orderIdOf(closed.hold), 'closed_by_buyer', 'key');
+  // A row that was left from before would count without end.
+  await database.query(
+    `INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
+     VALUES ($1, $2, 0, 'x', 'account', '', '{15,16,17}', now(), now(), $3, 1, 'ordered')`,
+    [event, orderIdOf('left over'), world.epoch],
+  );
 
   await world.degrade();
   await world.endGrace();
@@ -133,19 +148,14 @@ test('S7: an order that ends while the degrade waits for it is not counted for e
   const receipt = world.receipt('visitor-a', [1, 2], 1);
   assert.equal((await world.reserve(receipt)).kind, 'reserved');
   const term = await world.lead();
-  const client = await database.pool(1).connect();
-  await client.query('BEGIN');
-  await client.query(`SELECT order_close($1, 'closed_by_buyer', 'key')`, [orderIdOf(receipt.hold)]);
-  const degraded = world.report('leader', { term });
-  await until(async () => {
-    const [row] = await database.query(
-      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    return row.n > 0;
-  }, 'the degrade to wait for the order');
-  await client.query('COMMIT');
-  client.release();
-  assert.equal((await degraded).kind, 'degraded');
+  const close = `SELECT order_close($1, 'closed_by_buyer', 'key')`;
+  const { outcome } = await committingLate(database, [close, [orderIdOf(receipt.hold)]], async (commit) => {
+    const degraded = world.report('leader', { term });
+    await waiting(database, 1);
+    await commit();
+    return degraded;
+  });
+  assert.equal(outcome.kind, 'degraded');
   assert.deepEqual(await world.modes.holds(world.event, 0), []);
   await world.audit();
 });

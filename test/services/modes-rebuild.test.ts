@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
-import { until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf, uuidOf } from '../support/stage.ts';
-import { modesWorld } from './modes-world.ts';
+import { committingLate, modesWorld, waiting } from './modes-world.ts';
 
 const database = await testDatabase();
 const db = testDb(database, 12);
@@ -135,64 +134,43 @@ for (const change of ['move', 'degrade'] as const) {
         [event],
       );
     }
-    const client = await database.pool(1).connect();
-    await client.query('BEGIN');
     const id = uuidOf(`late ${change}`);
-    if (change === 'move') {
-      const { rows } = await client.query(
-        `SELECT kind FROM arbiter_hold($1, 0::smallint, $2, $3, 'late', 'late', 'r', '{4}', 1, true, NULL, 600000, 6, NULL, NULL)`,
-        [event, world.epoch, id],
-      );
-      assert.equal(rows[0].kind, 'granted');
-    } else {
-      const { rows } = await client.query(
-        `SELECT order_reserve($1, $2, $3, 0::smallint, $4, now() + interval '9 minutes', 'late', 'late', 'l@x', '{}',
-                              '[{"seat":4,"price":1,"fee":0}]', 0, 'EUR') AS result`,
-        [orderIdOf(id), id, event, rebuild],
-      );
-      assert.equal(rows[0].result.kind, 'reserved');
-    }
-    let done = false;
-    const changed = (
+    const late: [string, unknown[]] =
       change === 'move'
-        ? modes.move({ ...at, rebuild })
-        : modes.report({ ...at, epoch: rebuild, reporter: 'leader', reason: 'timeout' })
-    ).finally(() => {
-      done = true;
+        ? [
+            `SELECT kind FROM arbiter_hold($1, 0::smallint, $2, $3, 'late', 'late', 'r', '{4}', 1, true, NULL, 600000, 6, NULL, NULL)`,
+            [event, world.epoch, id],
+          ]
+        : [
+            `SELECT order_reserve($1, $2, $3, 0::smallint, $4, now() + interval '9 minutes', 'late', 'late', 'l@x', '{}',
+                                  '[{"seat":4,"price":1,"fee":0}]', 0, 'EUR') ->> 'kind' AS kind`,
+            [orderIdOf(id), id, event, rebuild],
+          ];
+    const { rows, outcome } = await committingLate(database, late, async (commit) => {
+      let done = false;
+      const changed = (
+        change === 'move'
+          ? modes.move({ ...at, rebuild })
+          : modes.report({ ...at, epoch: rebuild, reporter: 'leader', reason: 'timeout' })
+      ).finally(() => {
+        done = true;
+      });
+      await waiting(database, 1);
+      // And whoever comes now waits for the change.
+      const next =
+        change === 'move'
+          ? world.hold('next', [6])
+          : world.reserve({ ...world.receipt('next', [6], 1), epoch: rebuild });
+      await waiting(database, 2);
+      assert.equal(done, false);
+      await commit();
+      return [(await changed).kind, (await next).kind];
     });
-    const waiters = async (count: number) => {
-      const [row] = await database.query(
-        `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
-      );
-      return row.n >= count;
-    };
-    await until(() => waiters(1), 'the change to wait for the late one');
-    // And whoever comes now waits for the change.
-    const after =
-      change === 'move'
-        ? world.arbiter.hold({
-            ...{
-              event,
-              partition: 0,
-              epoch: world.epoch,
-              hold: uuidOf('after'),
-              visitor: 'after',
-              holder: 'after',
-            },
-            ...{ request: 'r', claim: { kind: 'seats', seats: [6] }, ttlMs: 600_000, seatsMax: 6 },
-            ...{ replaces: null, notAfter: null },
-          })
-        : world.reserve({ ...world.receipt('after', [6], 1), epoch: rebuild });
-    await until(() => waiters(2), 'the next one to wait for the change');
-    assert.equal(done, false);
-    await client.query('COMMIT');
-    client.release();
-    assert.equal((await changed).kind, change === 'move' ? 'moving' : 'degraded');
-    assert.equal((await after).kind, change === 'move' ? 'retry' : 'stale');
-    const [late, ...others] = await modes.holds(event, 0);
+    assert.equal(rows[0].kind, change === 'move' ? 'granted' : 'reserved');
+    assert.deepEqual(outcome, change === 'move' ? ['moving', 'retry'] : ['degraded', 'stale']);
+    const [told, ...others] = await modes.holds(event, 0);
     assert.deepEqual(
-      [late?.hold, late?.state, others],
+      [told?.hold, told?.state, others],
       [id, change === 'move' ? 'live' : 'ordered', []],
       'what committed late is counted, and nothing else',
     );

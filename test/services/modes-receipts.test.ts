@@ -4,9 +4,10 @@ import type { Hold } from '../../src/core/hold.ts';
 import { type Random, seededRandom } from '../../src/runtime/random.ts';
 import { postgresWorld, testDb } from '../contract/arbiter-postgres-world.ts';
 import { commandsOf, seatsOf } from '../contract/arbiter-world.ts';
+import { until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf } from '../support/stage.ts';
-import { auditSeats, type ModesWorld, modesWorld } from './modes-world.ts';
+import { auditSeats, committingLate, type ModesWorld, modesWorld, waiting } from './modes-world.ts';
 
 // Receipts as browsers bring them: all at once, in any order, with whatever somebody has collected among them.
 const database = await testDatabase();
@@ -219,6 +220,28 @@ test('D1: what was said at the end of grace stands: a later receipt that is late
     assert.deepEqual([mine.kind, theirs.kind].sort(), ['hold_gone', 'recovered']);
     await world.audit();
   }
+});
+
+test('D1: a receipt that had to wait until grace was over takes nothing any more', async () => {
+  const world = await modesWorld(database, db, { seats: 4 });
+  const [mine, theirs] = [world.receipt('visitor-a', [0, 1], 1), world.receipt('visitor-b', [1, 2], 2)];
+  await world.degrade();
+  await world.present(mine);
+  const lock = 'SELECT FROM seats WHERE event_no = $1 AND seat_no = 2 FOR UPDATE';
+  const { outcome } = await committingLate(database, [lock, [world.event]], async (commit) => {
+    await database.query(
+      `UPDATE event_partitions SET grace_until = clock_timestamp() + interval '1200 ms' WHERE event_no = $1`,
+      [world.event],
+    );
+    const late = world.present(theirs);
+    await waiting(database, 1);
+    await until(async () => (await world.row()).grace_until!.getTime() < Date.now(), 'the end of grace');
+    await commit();
+    return late;
+  });
+  assert.deepEqual(outcome, { kind: 'hold_gone' });
+  assert.equal((await world.present(mine)).kind, 'recovered');
+  await world.audit();
 });
 
 test('the crowd of receipts met no deadlock', async () => {

@@ -9,6 +9,7 @@ import type { Db } from '../../src/sales/db.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import type { EventSettings, SalesRecord } from '../../src/sales/record.ts';
 import { createLease } from '../../src/waiting-room/lease.ts';
+import { until } from '../support/app.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent } from '../support/stage.ts';
 
@@ -155,6 +156,42 @@ export async function modesWorld(
 }
 
 const performanceClock = { monotonic: () => performance.now() };
+
+/**
+ * Runs `statement` in a transaction that stays open while `meanwhile` runs: a call that commits late. Answers both. The
+ * transaction's end is the caller's to choose, with `commit`; at the latest it comes with the end of `meanwhile`.
+ */
+export async function committingLate<T>(
+  database: TestDatabase,
+  [statement, values]: [string, unknown[]],
+  meanwhile: (commit: () => Promise<void>) => Promise<T>,
+  // biome-ignore lint/suspicious/noExplicitAny: rows of arbitrary test statements.
+): Promise<{ rows: any[]; outcome: T }> {
+  const client = await database.pool(1).connect();
+  let open = true;
+  const commit = async () => {
+    if (open) await client.query('COMMIT');
+    open = false;
+  };
+  try {
+    await client.query('BEGIN');
+    const { rows } = await client.query(statement, values);
+    return { rows, outcome: await meanwhile(commit) };
+  } finally {
+    await commit();
+    client.release();
+  }
+}
+
+/** Awaits that `count` calls wait for a lock in the database. */
+export function waiting(database: TestDatabase, count: number): Promise<void> {
+  return until(async () => {
+    const [row] = await database.query(
+      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    return row.n >= count;
+  }, `${count} calls to wait for a lock`);
+}
 
 /** One live hold a visitor and a seat; leases and seats, tickets and seats agree. */
 export async function auditSeats(database: TestDatabase, event: number): Promise<void> {
