@@ -98,6 +98,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     print,
     fail,
     openArbiter: (db) => openArbiter(db, config(), runtime()),
+    redisServers: () => config().redis.servers.map(({ name }) => name),
     openDatabase,
   });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });

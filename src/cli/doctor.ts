@@ -5,6 +5,7 @@ import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
 import { reachDatabase } from './database.ts';
+import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
 
 export interface Finding {
@@ -38,7 +39,8 @@ export async function examine(config: Config, runtime: Runtime): Promise<Finding
     return [...findings, ...(await examineRedis(config, runtime)), await payments(config, runtime)];
   }
   try {
-    findings.push(...(await database(reached.url, runtime)));
+    const servers = config.redis.servers.map(({ name }) => name);
+    findings.push(...(await database(reached.url, runtime, servers)));
   } finally {
     await reached.close();
   }
@@ -67,7 +69,7 @@ async function disk(config: Config): Promise<Finding> {
   return { check, state: 'ok', detail };
 }
 
-async function database(url: string, runtime: Runtime): Promise<Finding[]> {
+async function database(url: string, runtime: Runtime, servers: readonly string[]): Promise<Finding[]> {
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: 5_000,
@@ -83,6 +85,7 @@ async function database(url: string, runtime: Runtime): Promise<Finding[]> {
       await schema(ask),
       ...(await durability(ask)),
       await clockSkew(ask, runtime),
+      ...(await examinePartitions(ask, servers)),
     ];
   } catch (error) {
     return [

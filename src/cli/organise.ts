@@ -19,8 +19,8 @@ export interface CliContext {
   openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
   /** Who holds what, of that database's events; closed by the caller. */
   openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }>;
-  /** Names of the configured Redis servers; absent: any name is taken. */
-  redisServers?(): readonly string[];
+  /** Names of the Redis servers that are configured here; where none is, the servers may know more: any name is taken. */
+  redisServers(): readonly string[];
   clock: Clock;
   random: Random;
   print(text: string): void;
@@ -192,6 +192,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
   else if (!(Number.isInteger(queueShards) && queueShards >= 1 && queueShards <= queueShardsMax))
     context.fail(`--queue-shards takes 1 to ${queueShardsMax}.`);
   else {
+    const known = context.redisServers();
     await withDatabase(context, async (db) => {
       const outcome = await createEvents({ db, clock: context.clock }).create({
         event: flags.id ?? slugOf(flags.name),
@@ -210,7 +211,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           ...(queueShards > 1 ? { queueShards } : {}),
           ...(flags.partition ? { partitions: flags.partition.map(partitionOf) } : {}),
         },
-        redisServers: context.redisServers?.(),
+        redisServers: known.length > 0 ? known : null,
       });
       if (outcome.kind === 'exists') context.fail('An event of that id exists; choose another with --id.');
       else if (outcome.kind === 'unknown_plan') context.fail(`There is no plan ${flags.plan}.`);

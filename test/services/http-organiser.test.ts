@@ -298,6 +298,73 @@ describe('organiser', () => {
     assert.equal((await call('GET', '/events')).status, 200);
   });
 
+  test('partitions: checked when the event is made, kept by a new plan, and no seat changes its own', async () => {
+    const file = generateStadium({ seats: 600, name: 'Parted Ground' });
+    const plan = await call('POST', '/plans', { raw: bytesOf(file) });
+    const prices = Object.fromEntries(
+      plan.body.report.categories.map(({ name }: { name: string }) => [name, 5_000]),
+    );
+    const create = (id: string, partitions: unknown) =>
+      call('POST', '/events', {
+        body: { id, name: id, plan: plan.body.plan, currency: 'EUR', prices, partitions },
+      });
+    const wrong: [partitions: unknown, field: string, says: RegExp][] = [
+      [[{ sections: ['102', 'nowhere'] }], '/partitions/0/sections/1', /no section nowhere/],
+      [[{ sections: ['101'] }, { sections: ['101'] }], '/partitions/1/sections/0', /named twice/],
+      [[{ sections: ['101'], redis: 'redis://10.0.0.1' }], '/partitions/0/redis', /none is configured/],
+      [[{ sections: [] }], '/partitions/0/sections', /fewer/],
+      [Array.from({ length: 33 }, () => ({ sections: ['101'] })), '/partitions', /more/],
+    ];
+    for (const [partitions, field, says] of wrong) {
+      const answer = await create('parted', partitions);
+      assert.deepEqual([answer.status, answer.body.code, answer.body.field], [400, 'invalid_field', field]);
+      assert.match(answer.body.detail, says);
+    }
+    const created = await create('parted', [{ sections: ['102'] }, { sections: ['standing'] }]);
+    assert.equal(created.status, 201, bytesOf(created.body));
+    assert.deepEqual(created.body.settings.partitions, [{ sections: ['102'] }, { sections: ['standing'] }]);
+    assert.equal((await call('POST', '/events/parted/publish')).status, 200);
+
+    const replan = async (change: (plan: SeatingPlan) => void) => {
+      const changed = importPlan(Buffer.from(bytesOf(file)));
+      assert.ok(changed.kind !== 'refused');
+      change(changed.plan);
+      const next = await call('POST', '/plans', { raw: bytesOf(exportPretix(changed.plan)) });
+      return call('POST', '/events/parted/plan', { body: { plan: next.body.plan } });
+    };
+    const seats = async () => {
+      const rows = await app.database.query(
+        `SELECT e.section_id, s.partition, count(*)::integer AS n FROM seats s JOIN event_seats e USING (event_no, seat_no)
+          JOIN events v USING (event_no) WHERE v.event_id = 'parted' GROUP BY 1, 2 ORDER BY 1`,
+      );
+      return rows.map(({ section_id, partition }) => [section_id, partition]);
+    };
+    const before = [
+      ['101', 0],
+      ['102', 1],
+      ['standing', 2],
+    ];
+    assert.deepEqual(await seats(), before);
+    const moved = await replan(({ sections: [first, second] }) => {
+      second!.rows.push(first!.rows.pop()!);
+    });
+    assert.deepEqual([moved.status, moved.body.code], [409, 'seats_would_move'], bytesOf(moved.body));
+    assert.ok(moved.body.seats.length > 0);
+    assert.deepEqual(await seats(), before, 'nothing was changed');
+    const grown = await replan(({ sections: [first, second] }) => {
+      const [row] = second!.rows;
+      const more = (guid: string): PlanRow => ({
+        label: 'new',
+        seats: [{ ...row!.seats[0]!, seatGuid: guid, label: '1', y: row!.seats[0]!.y - 40 }],
+      });
+      second!.rows.push(more('added to 102'));
+      first!.rows.push(more('added to 101'));
+    });
+    assert.equal(grown.status, 200, bytesOf(grown.body));
+    assert.deepEqual([grown.body.added, grown.body.untold], [2, []]);
+    assert.deepEqual(await seats(), before, 'new seats are of their section’s partition');
+  });
+
   test('tickets that cost nothing are refused before anybody holds one', async () => {
     const { body } = await makeEvent('priced');
     const { plan, currency, prices } = body;
