@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import type { HoldCommand } from '../../src/inventory/arbiter.ts';
+import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
+import { type RebuildOutcome, type RebuildStep, rebuild } from '../../src/inventory/rebuild.ts';
+import { createRedisArbiter } from '../../src/inventory/redis.ts';
+import { partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createRedisStore } from '../../src/runtime/redis-client.ts';
+import { decidedPhase } from '../../src/sales/projection.ts';
+import { testDb } from '../contract/arbiter-postgres-world.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { testRedis, withoutRedis } from '../support/redis.ts';
+import { uuidOf } from '../support/stage.ts';
+import { type ModesWorld, modesWorld } from './modes-world.ts';
+
+/** A leader that stops in the middle of a rebuild, and one whose store is lost there, with real stores. */
+
+const skip = withoutRedis;
+const database = await testDatabase();
+const db = testDb(database, 6);
+const server = skip ? null : await testRedis();
+const store = server
+  ? createRedisStore({ name: 'default', url: server.url, clock: systemClock, log: silentLogger })
+  : null;
+await store?.primaries();
+after(async () => {
+  await store?.close();
+  await db.close();
+});
+
+interface Stage {
+  world: ModesWorld;
+  redis: RebuildableArbiter;
+  /** Rebuilds as that term; `before`: called once before the step's call is made. */
+  rebuild(
+    term: number,
+    before?: { step: RebuildStep; meanwhile: () => Promise<void> },
+  ): Promise<RebuildOutcome>;
+  /** By the store's arbiter under the row's epoch. */
+  holdInRedis(visitor: string, seats: number[]): ReturnType<RebuildableArbiter['hold']>;
+}
+
+async function stage(): Promise<Stage> {
+  const world = await modesWorld(database, db, { mode: 'postgres' });
+  const { event } = world;
+  const redis = createRedisArbiter({ store: store!, prefix: 'test', clock: systemClock });
+  store!.trust(partitionTag('test', event, 0), [server!.runId]);
+  return {
+    world,
+    redis,
+    async rebuild(term, before) {
+      const stopping = before && stopsBefore(world.modes, redis, before);
+      return await rebuild(
+        {
+          modes: stopping?.modes ?? world.modes,
+          phaseOf: (eventNo) => decidedPhase(db, eventNo),
+          clock: systemClock,
+        },
+        {
+          at: { event, partition: 0, term },
+          arbiter: stopping?.redis ?? redis,
+          runIds: [server!.runId],
+        },
+      );
+    },
+    async holdInRedis(visitor, seats) {
+      const { epoch } = await world.row();
+      return await redis.hold({
+        event,
+        partition: 0,
+        epoch,
+        hold: uuidOf(`${event}/${visitor}`),
+        visitor,
+        holder: visitor,
+        request: 'r',
+        claim: { kind: 'seats', seats },
+        ttlMs: 600_000,
+        seatsMax: 6,
+        replaces: null,
+        notAfter: null,
+      } satisfies HoldCommand);
+    },
+  };
+}
+
+/** Which call each step makes; `load again` is the second `load`, or `seats` where nothing changed. */
+const calls: Record<RebuildStep, string> = {
+  begin: 'redis.begin',
+  load: 'redis.load',
+  move: 'modes.move',
+  'load again': 'modes.seats',
+  remember: 'redis.remember',
+  open: 'redis.open',
+  flip: 'modes.flip',
+};
+
+function stopsBefore(
+  modes: PartitionModes,
+  redis: RebuildableArbiter,
+  { step, meanwhile }: { step: RebuildStep; meanwhile: () => Promise<void> },
+): { modes: PartitionModes; redis: RebuildableArbiter } {
+  // The first `seats` is read before the load.
+  let skips = step === 'load again' ? 1 : 0;
+  let stopped = false;
+  const watched = <Part extends object>(part: Part, name: string): Part =>
+    new Proxy(part, {
+      get: (target, property) => {
+        const call = Reflect.get(target, property) as (...values: unknown[]) => unknown;
+        return async (...values: unknown[]) => {
+          if (`${name}.${String(property)}` === calls[step] && !stopped && skips-- <= 0) {
+            stopped = true;
+            await meanwhile();
+          }
+          return await call.apply(target, values);
+        };
+      },
+    });
+  return { modes: watched(modes, 'modes'), redis: watched(redis, 'redis') };
+}
+
+test('D1: what Postgres held and decided is in Redis after a rebuild, under the epoch and run of the row', {
+  skip,
+}, async () => {
+  const { world, redis, holdInRedis, ...at } = await stage();
+  const { event } = world;
+  const mine = await world.hold('mine', [2, 3]);
+  assert.ok(mine.kind === 'granted');
+  const outcome = await at.rebuild(await world.lead());
+  assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));
+  const row = await world.row();
+  assert.deepEqual([row.mode, row.epoch], ['redis', outcome.epoch]);
+  assert.deepEqual(await redis.find(event, 0, mine.hold.hold), { ...mine.hold, epoch: outcome.epoch });
+  assert.deepEqual(await holdInRedis('other', [3]), { kind: 'taken', seats: [3] });
+  const next = await holdInRedis('other', [4]);
+  assert.ok(next.kind === 'granted' && next.hold.grant > mine.hold.grant);
+});
+
+for (const step of Object.keys(calls) as RebuildStep[]) {
+  test(`D1: a leader that pauses before "${step}" and wakes after another's whole rebuild changes nothing`, {
+    skip,
+  }, async () => {
+    const { world, redis, holdInRedis, rebuild: run } = await stage();
+    const { event } = world;
+    const mine = await world.hold('mine', [2]);
+    assert.ok(mine.kind === 'granted');
+    const first = await world.lead();
+    let second: RebuildOutcome | undefined;
+    let late: Awaited<ReturnType<typeof holdInRedis>> | undefined;
+    const outcome = await run(first, {
+      step,
+      meanwhile: async () => {
+        const term = await world.lead();
+        // What its successor does that finds the partition moving.
+        const at = { event, partition: 0, term };
+        if ((await world.row()).mode === 'moving') {
+          assert.equal((await world.modes.abort(at)).kind, 'aborted');
+        }
+        second = await run(term);
+        late = await holdInRedis('late', [7]);
+      },
+    });
+    assert.ok(second?.kind === 'rebuilt', JSON.stringify(second));
+    assert.notEqual(outcome.kind, 'rebuilt', 'the paused one is refused');
+    const row = await world.row();
+    assert.deepEqual([row.mode, row.epoch], ['redis', second.epoch]);
+    assert.ok(late?.kind === 'granted');
+    assert.deepEqual(
+      await redis.find(event, 0, late.hold.hold),
+      late.hold,
+      'what was granted meanwhile stands',
+    );
+    assert.deepEqual(await redis.find(event, 0, mine.hold.hold), { ...mine.hold, epoch: second.epoch });
+  });
+}
+
+for (const step of ['load', 'remember', 'open', 'flip'] as const) {
+  test(`D1: Redis flushed before "${step}": Postgres goes on with its holds, or the next probe tells`, {
+    skip,
+  }, async () => {
+    const { world, redis, rebuild: run } = await stage();
+    const { event } = world;
+    const mine = await world.hold('mine', [2]);
+    assert.ok(mine.kind === 'granted');
+    const client = server!.client();
+    const outcome = await run(await world.lead(), {
+      step,
+      meanwhile: async () => {
+        for (const key of await client.keys(`{${partitionTag('test', event, 0)}}:*`)) await client.del(key);
+      },
+    });
+    if (step === 'flip') {
+      // After `open` nobody can know; the epoch that the row names is not there.
+      assert.equal(outcome.kind, 'rebuilt');
+      assert.equal((await redis.probe(event, 0)).epoch, 0);
+      return;
+    }
+    assert.equal(outcome.kind, 'refused');
+    const row = await world.row();
+    assert.equal(row.mode, 'postgres');
+    assert.deepEqual(await world.arbiter.find(event, 0, mine.hold.hold), { ...mine.hold, epoch: row.epoch });
+    assert.equal((await world.hold('other', [2])).kind, 'taken');
+    await world.audit();
+  });
+}
