@@ -28,6 +28,8 @@ export interface QueueStoresOptions {
 
 /** One answer that is missing may be a hiccup of ours; two make the loss, within a second. */
 const looksMax = 2;
+/** A slot that moves to another node keeps its shard busy for that long at most, before it counts as lost. */
+const busyMaxMs = 5_000;
 /** A second that was read may still have been going on. */
 const overlapSeconds = 2;
 
@@ -37,6 +39,8 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
   const storeOf = options.storeOf ?? ((shard: number) => names[shard % names.length] ?? null);
   /** By shard and epoch: the second up to which arrivals were written. */
   const written = new Map<string, number>();
+  /** By shard and epoch: since when each tick found it busy. */
+  const busy = new Map<string, number>();
 
   async function lookTwice(
     store: NumberStore,
@@ -64,8 +68,15 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       looked = await lookTwice(store, event, row, written.get(key) ?? 0);
     } catch (fault) {
       if (!(fault instanceof StoreFault)) throw fault;
+      if (fault.code === 'store_busy') {
+        const since = busy.get(key) ?? clock.monotonic();
+        busy.set(key, since);
+        if (clock.monotonic() - since < busyMaxMs) return;
+      }
+      busy.delete(key);
       return giveUp(event, term, row, fault.message);
     }
+    busy.delete(key);
     if (looked.kind === 'stale') return giveUp(event, term, row, `knows epoch ${looked.epoch}`);
     const at = { event, shard: row.shard, epoch: row.epoch };
     if (!(await control.note(at, term, looked))) return;

@@ -148,7 +148,8 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
       }
     } catch (fault) {
       if (!(fault instanceof StoreFault)) throw fault;
-      report(mine, row, fault.message);
+      // Busy: the shard's slot moves to another node of its cluster.
+      if (fault.code !== 'store_busy') report(mine, row, fault.message);
     }
     return visitors.map((_, index) => answers.get(index) ?? { kind: 'retry', afterMs: retryAfterMs });
   }
