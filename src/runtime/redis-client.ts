@@ -3,16 +3,16 @@ import type { Logger } from './log.ts';
 import { type Random, systemRandom } from './random.ts';
 import { faultOfReply, RedisFault } from './redis-faults.ts';
 import type { RedisLink } from './redis-link.ts';
-import { createNode, type RedisNode } from './redis-node.ts';
-import { redirectionOf, type SlotMap, slotCount, slotMapOf, slotOf } from './redis-slots.ts';
+import type { RedisNode } from './redis-node.ts';
+import { hostOf, redirectionOf } from './redis-slots.ts';
 import {
   callTimeoutMs,
   type LuaScript,
-  type RedisAddress,
   type RedisArg,
   type RedisPrimary,
   type RedisStore,
 } from './redis-store.ts';
+import { connectPatienceMs, createTopology, type Topology } from './redis-topology.ts';
 import { parseRedisUrl } from './redis-url.ts';
 
 export interface RedisStoreOptions {
@@ -25,13 +25,8 @@ export interface RedisStoreOptions {
 }
 
 const redirectionsMax = 5;
-/** How long `primaries` waits for a connection that is being made. */
-const connectPatienceMs = 1_000;
 const probeTimeoutMs = 500;
-const mapEveryMs = 5_000;
-/** While a primary of the map is not connected: its slots may have gone to another. */
-const mapRetryMs = 150;
-/** After a redirection that gave up its call: a slot that is just moving is told by two nodes in turn. */
+/** What the last step of a call is left with at least: to fail for want of a millisecond would help nobody. */
 const leastMs = 50;
 
 /** Connects in the background, at once; see the contract in redis-store.ts. */
@@ -63,45 +58,9 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     return link;
   };
 
-  const call = async (
-    tag: string,
-    script: LuaScript,
-    keys: readonly string[],
-    args: readonly RedisArg[],
-  ): Promise<unknown> => {
-    const until = clock.monotonic() + callTimeoutMs;
-    let node = topology.nodeOf(tag);
-    let asking = false;
-    let load = false;
-    for (let step = 0; ; step += 1) {
-      const link = usable(tag, node);
-      try {
-        const timeoutMs = step === 0 ? callTimeoutMs : Math.max(until - clock.monotonic(), leastMs);
-        return await evaluate(link, script, keys, args, { asking, load, timeoutMs });
-      } catch (error) {
-        const { message } = error as Error;
-        if (step >= redirectionsMax || !(error instanceof Error) || error instanceof RedisFault) throw error;
-        if (message.startsWith('NOSCRIPT')) {
-          load = true;
-          continue;
-        }
-        const redirection = redirectionOf(message, hostOf(node.at));
-        if (!redirection) {
-          const fault = faultOfReply(error, node.at);
-          // It was a primary when it was asked who it is: the next connection asks again.
-          if (fault instanceof RedisFault && fault.reason === 'read_only') link.close(fault);
-          throw fault;
-        }
-        asking = redirection.kind === 'ASK';
-        node = topology.redirect(redirection);
-        await node.ready(Math.max(until - clock.monotonic(), leastMs));
-      }
-    }
-  };
-
   return {
     name,
-    call,
+    call: (tag, script, keys, args) => callOn({ topology, usable, clock }, tag, script, keys, args),
     trust: (tag, runIds) => {
       if (runIds) trusted.set(tag, new Set(runIds));
       else trusted.delete(tag);
@@ -118,6 +77,47 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     },
     close: async () => topology.close(),
   };
+}
+
+interface CallParts {
+  topology: Topology;
+  usable(tag: string, node: RedisNode): RedisLink;
+  clock: Clock;
+}
+
+async function callOn(
+  { topology, usable, clock }: CallParts,
+  tag: string,
+  script: LuaScript,
+  keys: readonly string[],
+  args: readonly RedisArg[],
+): Promise<unknown> {
+  const until = clock.monotonic() + callTimeoutMs;
+  const leftMs = (): number => Math.max(until - clock.monotonic(), leastMs);
+  let node = topology.nodeOf(tag);
+  let asking = false;
+  let load = false;
+  for (let step = 0; ; step += 1) {
+    const link = usable(tag, node);
+    try {
+      const timeoutMs = step === 0 ? callTimeoutMs : leftMs();
+      return await evaluate(link, script, keys, args, { asking, load, timeoutMs });
+    } catch (error) {
+      if (step >= redirectionsMax || !(error instanceof Error) || error instanceof RedisFault) throw error;
+      if (error.message.startsWith('NOSCRIPT')) {
+        load = true;
+        continue;
+      }
+      const redirection = redirectionOf(error.message, hostOf(node.at));
+      if (!redirection) {
+        if (error.message.includes('READONLY')) node.doubt();
+        throw faultOfReply(error, node.at);
+      }
+      asking = redirection.kind === 'ASK';
+      node = topology.redirect(redirection);
+      await node.ready(leftMs());
+    }
+  }
 }
 
 /** What goes before the script reaches the node right before it, on the same connection. */
@@ -158,151 +158,4 @@ async function look(address: string, link: RedisLink, clock: Clock): Promise<Red
   const roundTripMs = clock.monotonic() - before;
   const time = Number(seconds) * 1000 + Number(micros) / 1000 - roundTripMs / 2;
   return { address, runId, time, localTime, roundTripMs, readOnly: !primary || refused };
-}
-
-function hostOf(at: string): string {
-  return at.slice(0, at.lastIndexOf(':'));
-}
-
-interface Topology {
-  /** Throws a RedisFault when no node is known to serve it. */
-  nodeOf(tag: string): RedisNode;
-  redirect(to: { kind: 'MOVED' | 'ASK'; slot: number; at: string }): RedisNode;
-  primaries(): Promise<RedisNode[]>;
-  close(): void;
-}
-
-/** Which nodes there are, and which one serves a slot. Whether it is one server or a cluster, the first node that answers tells. */
-function createTopology(options: {
-  name: string;
-  seeds: RedisAddress[];
-  clock: Clock;
-  log: Logger;
-  random: Random;
-  onChange(): void;
-}): Topology {
-  const { name, seeds, clock, log, random } = options;
-  const nodes = new Map<string, RedisNode>();
-  const slots = new Map<string, number>();
-  let kind: 'unknown' | 'single' | 'cluster' = 'unknown';
-  let map: SlotMap | undefined;
-  let refreshing: Promise<void> | undefined;
-  let closed = false;
-  let cancel: () => void = () => {};
-
-  const nodeAt = (at: string): RedisNode => {
-    const known = nodes.get(at);
-    if (known) return known;
-    const { tls, username, password } = seeds[0]!;
-    const seed = seeds.find(({ host, port }) => `${host}:${port}` === at);
-    const address = seed ?? {
-      host: hostOf(at),
-      port: Number(at.slice(at.lastIndexOf(':') + 1)),
-      tls,
-      username,
-      password,
-    };
-    const made = createNode({ address, clock, random, onChange: changed });
-    nodes.set(at, made);
-    return made;
-  };
-  const seedNodes = (): RedisNode[] => seeds.map(({ host, port }) => nodeAt(`${host}:${port}`));
-
-  const changed = (node: RedisNode): void => {
-    if (closed) return;
-    const identity = node.link?.identity;
-    if (identity && kind === 'unknown') {
-      kind = identity.cluster ? 'cluster' : 'single';
-      if (kind === 'single' && seeds.length > 1)
-        log.warn({ redis: name }, 'several addresses of a Redis that is no cluster: only the first is used');
-      if (kind === 'single') for (const extra of seedNodes().slice(1)) drop(extra.at);
-    }
-    if (kind === 'cluster' && !map) void refresh();
-    else if (kind === 'cluster' && !node.link) plan(mapRetryMs);
-    log.debug({ redis: name, node: node.at, runId: identity?.runId }, 'a connection to Redis changed');
-    options.onChange();
-  };
-  const drop = (at: string): void => {
-    nodes.get(at)?.close();
-    nodes.delete(at);
-  };
-
-  const plan = (ms: number): void => {
-    cancel();
-    if (!closed) cancel = clock.after(ms, () => void refresh());
-  };
-  const refresh = (): Promise<void> => {
-    refreshing ??= readMap().finally(() => {
-      refreshing = undefined;
-      const whole = map !== undefined && [...primaryNodes()].every((node) => node.link);
-      plan(whole ? mapEveryMs : mapRetryMs);
-    });
-    return refreshing;
-  };
-  const readMap = async (): Promise<void> => {
-    const connected = [...nodes.values()].filter((node) => node.link && !node.link.stuck);
-    if (connected.length === 0) seedNodes();
-    // Another first each time: one that is cut off from the others answers what it knew before.
-    const start = random.int(Math.max(connected.length, 1));
-    for (const node of [...connected.slice(start), ...connected.slice(0, start)]) {
-      const reply = await node.link
-        ?.send('cluster', ['SLOTS'], { timeoutMs: probeTimeoutMs })
-        .catch(() => null);
-      if (!reply || closed) continue;
-      map = slotMapOf(reply, hostOf(node.at));
-      const served = new Set(primaryNodes().map(({ at }) => at));
-      for (const at of [...nodes.keys()]) if (!served.has(at)) drop(at);
-      options.onChange();
-      return;
-    }
-  };
-  const primaryNodes = (): RedisNode[] =>
-    [...new Set(map)].filter((at) => at !== undefined).map((at) => nodeAt(at));
-
-  const slotFor = (tag: string): number => {
-    const known = slots.get(tag);
-    if (known !== undefined) return known;
-    const slot = slotOf(`{${tag}}`);
-    slots.set(tag, slot);
-    return slot;
-  };
-  const noNode = (what: string): RedisFault =>
-    new RedisFault('store_unavailable', 'unreachable', `Redis ${name}: ${what}`);
-
-  const first = seedNodes()[0]!;
-  return {
-    nodeOf: (tag) => {
-      if (closed) throw noNode('it is closed');
-      if (kind !== 'cluster') return first;
-      const at = map?.[slotFor(tag)];
-      if (at === undefined)
-        throw noNode(map ? 'no node of the cluster serves the slot' : 'the slots are not known yet');
-      return nodeAt(at);
-    },
-    redirect: ({ kind: what, slot, at }) => {
-      if (what === 'MOVED') {
-        if (map) map[slot] = at;
-        void refresh();
-      }
-      return nodeAt(at);
-    },
-    primaries: async () => {
-      if (closed) throw noNode('it is closed');
-      if (kind === 'unknown')
-        await Promise.any(seedNodes().map((node) => node.ready(connectPatienceMs))).catch(
-          (error: AggregateError) => {
-            throw error.errors[0];
-          },
-        );
-      if (kind === 'single') return [first];
-      await refresh();
-      if (!map || map.length < slotCount || map.includes(undefined)) throw noNode('some slots have no node');
-      return primaryNodes();
-    },
-    close: () => {
-      closed = true;
-      cancel();
-      for (const at of [...nodes.keys()]) drop(at);
-    },
-  };
 }

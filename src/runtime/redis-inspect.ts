@@ -3,7 +3,7 @@ import type { Random } from './random.ts';
 import { infoFields } from './redis-launch.ts';
 import type { RedisLink } from './redis-link.ts';
 import { createNode, type RedisNode } from './redis-node.ts';
-import { slotMapOf } from './redis-slots.ts';
+import { hostOf, slotMapOf } from './redis-slots.ts';
 import type { RedisAddress } from './redis-store.ts';
 import { parseRedisUrl } from './redis-url.ts';
 
@@ -45,7 +45,7 @@ export async function inspectRedis(
       throw error.errors[0];
     });
     if (!first.link.identity?.cluster) return [await inspect(first.at, first.link, clock)];
-    const asked = first.at.slice(0, first.at.lastIndexOf(':'));
+    const asked = hostOf(first.at);
     const map = slotMapOf(await first.link.send('cluster', ['SLOTS'], { timeoutMs }), asked);
     const primaries = [...new Set(map)].filter((at) => at !== undefined);
     return await Promise.all(

@@ -2,6 +2,7 @@ import { Command, Redis } from 'ioredis';
 import type { Clock } from './clock.ts';
 import { RedisFault } from './redis-faults.ts';
 import { infoFields } from './redis-launch.ts';
+import { createQuestions, type Questions } from './redis-questions.ts';
 import type { RedisAddress, RedisArg } from './redis-store.ts';
 
 /** Who answers at the other end, read when the connection was made and at each `identify`. */
@@ -52,17 +53,7 @@ const connectTimeoutMs = 1_000;
 const greetingTimeoutMs = 2_000;
 /** A question unanswered for that long: the way there may be dead although nobody said so. */
 const stuckMs = 5_000;
-const pendingMax = 20_000;
-/** How often deadlines are looked at, while something is pending. */
-const tickMs = 20;
-/** A tick that comes later than this found our own process busy, not Redis. */
-const lateMs = 10;
-
-interface Pending {
-  due: number;
-  timedOut: boolean;
-  reject(error: Error): void;
-}
+const questionsMax = 20_000;
 
 export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   const at = `${address.host}:${address.port}`;
@@ -74,9 +65,6 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   let identity: RedisIdentity | undefined;
   let ended: Error | undefined;
   let lastError: Error | undefined;
-  const pending = new Set<Pending>();
-  let stuckSince: number | undefined;
-  let planned: number | undefined;
 
   const close = (reason: Error): void => {
     if (ended) return;
@@ -86,97 +74,20 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
       // Not politely: what a frozen server still owes has been given up.
       redis.stream?.destroy();
     }
-    for (const one of pending) one.reject(outcomeUnknown(at, reason));
-    pending.clear();
+    questions.abandon(outcomeUnknown(at, reason));
     onChange();
   };
-
-  const tick = (): void => {
-    const lag = clock.monotonic() - (planned ?? 0);
-    planned = undefined;
-    // Time in which this process could neither send nor hear is not Redis's.
-    if (lag > lateMs) for (const one of pending) one.due += lag;
-    // Answers that have arrived are read between the timers and the immediates, so before this judgement.
-    setImmediate(judge);
-  };
-  const judge = (): void => {
-    if (ended) return;
-    const now = clock.monotonic();
-    for (const one of pending) {
-      if (one.timedOut || one.due > now) continue;
-      one.timedOut = true;
-      one.reject(new RedisFault('outcome_unknown', 'timeout', `${at} did not answer in time`));
-      if (stuckSince === undefined) {
-        stuckSince = now;
-        onChange();
-      }
-    }
-    if (stuckSince !== undefined && now - stuckSince > stuckMs)
-      close(new RedisFault('store_unavailable', 'timeout', `${at} has not answered for ${stuckMs} ms`));
-    arm();
-  };
-  const arm = (): void => {
-    if (planned !== undefined || pending.size === 0) return;
-    planned = clock.monotonic() + tickMs;
-    clock.after(tickMs, tick);
-  };
-
-  const answered = (one: Pending): void => {
-    pending.delete(one);
-    if (!one.timedOut || stuckSince === undefined) return;
-    // Answers keep their order: the oldest unanswered question tells whether any timed out before it.
-    const [oldest] = pending;
-    if (oldest?.timedOut) return;
-    stuckSince = undefined;
-    onChange();
-  };
-
-  let gathering = false;
-  /** What is sent in one go of this process leaves in one write: the system call costs more than all the rest. */
-  const gather = (): void => {
-    if (gathering) return;
-    gathering = true;
-    const { stream } = redis;
-    stream.cork();
-    process.nextTick(() => {
-      gathering = false;
-      stream.uncork();
-    });
-  };
-
-  const transmit = (name: string, args: readonly RedisArg[], options: SendOptions): Promise<unknown> =>
-    new Promise((resolve, reject) => {
-      if (redis.status !== 'ready' || !redis.stream?.writable)
-        return reject(new RedisFault('store_unavailable', 'unreachable', `${at} is not connected`));
-      if (pending.size >= pendingMax)
-        return reject(
-          new RedisFault('store_busy', 'busy', `${pendingMax} questions to ${at} are unanswered`),
-        );
-      const one: Pending = {
-        due: clock.monotonic() + options.timeoutMs,
-        timedOut: false,
-        reject,
-      };
-      pending.add(one);
-      const command = new Command(name, args as (string | number | Buffer)[], {
-        replyEncoding: options.buffers ? null : 'utf8',
-      });
-      gather();
-      redis.sendCommand(command);
-      command.promise.then(
-        (value) => {
-          answered(one);
-          resolve(value);
-        },
-        (error: Error) => {
-          // An error reply is an answer; everything else comes with the connection's end.
-          if (error.name === 'ReplyError') answered(one);
-          else pending.delete(one);
-          reject(error.name === 'ReplyError' ? error : outcomeUnknown(at, ended ?? lastError ?? error));
-        },
-      );
-      arm();
-    });
+  const questions = createQuestions({
+    clock,
+    timeout: () => new RedisFault('outcome_unknown', 'timeout', `${at} did not answer in time`),
+    onChange,
+    onTick: () => {
+      const since = questions.stuckSince;
+      if (since !== undefined && clock.monotonic() - since > stuckMs)
+        close(new RedisFault('store_unavailable', 'timeout', `${at} has not answered for ${stuckMs} ms`));
+    },
+  });
+  const transmit = createTransmitter(redis, at, questions, () => ended ?? lastError);
 
   const identify = async (timeoutMs: number): Promise<RedisIdentity> => {
     const [server, replication] = await Promise.all([
@@ -186,10 +97,9 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     identity = identityOf(String(server), String(replication), at);
     return identity;
   };
-
   const refuse = (): void => {
     if (ended) throw unreachable(at, ended);
-    if (stuckSince !== undefined)
+    if (questions.stuckSince !== undefined)
       throw new RedisFault('store_unavailable', 'timeout', `${at} has not answered an earlier question`);
   };
 
@@ -211,7 +121,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
       return ended;
     },
     get stuck() {
-      return stuckSince !== undefined;
+      return questions.stuckSince !== undefined;
     },
     send: async (name, args, options) => {
       refuse();
@@ -223,6 +133,52 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     },
     close,
   };
+}
+
+type Transmit = (name: string, args: readonly RedisArg[], options: SendOptions) => Promise<unknown>;
+
+function createTransmitter(
+  redis: Redis,
+  at: string,
+  questions: Questions,
+  whyEnded: () => Error | undefined,
+): Transmit {
+  let gathering = false;
+  /** What is sent in one go of this process leaves in one write: the system call costs more than all the rest. */
+  const gather = (): void => {
+    if (gathering) return;
+    gathering = true;
+    const { stream } = redis;
+    stream.cork();
+    process.nextTick(() => {
+      gathering = false;
+      stream.uncork();
+    });
+  };
+  return (name, args, { timeoutMs, buffers }) =>
+    new Promise((resolve, reject) => {
+      if (redis.status !== 'ready' || !redis.stream?.writable)
+        return reject(new RedisFault('store_unavailable', 'unreachable', `${at} is not connected`));
+      if (questions.count >= questionsMax)
+        return reject(new RedisFault('store_busy', 'busy', `${at} owes ${questionsMax} answers`));
+      const question = questions.ask(timeoutMs, reject);
+      const command = new Command(name, args as (string | number | Buffer)[], {
+        replyEncoding: buffers ? null : 'utf8',
+      });
+      gather();
+      redis.sendCommand(command);
+      command.promise.then(
+        (value) => {
+          questions.answered(question);
+          resolve(value);
+        },
+        (error: Error) => {
+          questions.answered(question);
+          // An error reply is an answer; everything else comes with the connection's end.
+          reject(error.name === 'ReplyError' ? error : outcomeUnknown(at, whyEnded() ?? error));
+        },
+      );
+    });
 }
 
 /** Plain connections: nothing is queued, sent again or retried behind our back. */

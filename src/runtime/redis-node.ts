@@ -14,6 +14,8 @@ export interface RedisNode {
   fault(): RedisFault;
   /** Resolves with the link as soon as there is one; rejects when the next attempt to connect fails, or after `patienceMs`. */
   ready(patienceMs: number): Promise<RedisLink>;
+  /** It refused a write as a replica does: who it is has to be asked again. */
+  doubt(): void;
   close(): void;
 }
 
@@ -29,12 +31,14 @@ const delayMinMs = 20;
 const delayMaxMs = 500;
 /** A replica may have been promoted meanwhile, which only asking again shows. */
 const replicaAskMs = 500;
+const identifyMs = 500;
 
 export function createNode(options: NodeOptions): RedisNode {
   const { address, clock, random } = options;
   const at = `${address.host}:${address.port}`;
   let closed = false;
   let link: RedisLink;
+  let doubting = false;
   let delayMs = delayMinMs;
   let lastFault: Error = new RedisFault('store_unavailable', 'unreachable', `${at} is not connected yet`);
   let cancel: () => void = () => {};
@@ -96,6 +100,22 @@ export function createNode(options: NodeOptions): RedisNode {
         const stop = clock.after(patienceMs, () => take(node.fault()));
         waiting.add(take);
       }),
+    doubt: () => {
+      const doubted = node.link;
+      if (!doubted || doubting) return;
+      doubting = true;
+      doubted
+        .identify(identifyMs)
+        .then(
+          ({ primary }) => {
+            if (!primary) askReplica(doubted);
+          },
+          () => {},
+        )
+        .finally(() => {
+          doubting = false;
+        });
+    },
     close: () => {
       closed = true;
       cancel();

@@ -70,23 +70,10 @@ interface Files {
  * Throws RedisServerFault, whose message says what to do.
  */
 export async function startRedis(options: RedisServerOptions): Promise<RedisServer> {
-  const { clock, log, onProgress = () => {} } = options;
-  const binary = findOrInstallRedis(onProgress);
-  const files = filesOf(options.dataDir);
-  makeHome(files.home);
-  const release = claimHome(clusterFiles(files.home));
-  let running: RedisProcess;
-  let adopted = false;
-  let password: string;
-  try {
-    password = readOrMakePassword(files, options.random ?? systemRandom);
-    const found = await adopt(files, password, options);
-    adopted = found !== undefined;
-    running = found ?? (await launchOnPort(binary, files, password, options));
-  } catch (error) {
-    release();
-    throw error;
-  }
+  const { clock, log, settings } = options;
+  const begun = await begin(options);
+  const { binary, files, password, adopted } = begun;
+  let { running } = begun;
   const { port } = running;
   let stopping: Promise<void> | undefined;
   let down = false;
@@ -95,7 +82,6 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
   process.once('exit', onProcessExit);
 
   const relaunch = async (): Promise<void> => {
-    const { settings } = options;
     running = await launchRedis({ binary, dir: files.home, port, password, settings, clock });
     remember(files, running);
   };
@@ -131,7 +117,7 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
     // A restart may be under way: it must not slip out of the stop.
     await supervised;
     process.removeListener('exit', onProcessExit);
-    release();
+    begun.release();
   };
   return {
     url: urlOf(port, password),
@@ -161,6 +147,33 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
       watch();
     },
   };
+}
+
+interface Begun {
+  binary: string;
+  files: Files;
+  password: string;
+  running: RedisProcess;
+  adopted: boolean;
+  /** Gives the folder free. */
+  release(): void;
+}
+
+async function begin(options: RedisServerOptions): Promise<Begun> {
+  const { onProgress = () => {}, random = systemRandom } = options;
+  const binary = findOrInstallRedis(onProgress);
+  const files = filesOf(options.dataDir);
+  makeHome(files.home);
+  const release = claimHome(clusterFiles(files.home));
+  try {
+    const password = readOrMakePassword(files, random);
+    const found = await adopt(files, password, options);
+    const running = found ?? (await launchOnPort(binary, files, password, options));
+    return { binary, files, password, running, adopted: found !== undefined, release };
+  } catch (error) {
+    release();
+    throw error;
+  }
 }
 
 /** The server that a live Onsale, or one that was killed, runs on this folder; for commands beside it. */

@@ -31,13 +31,22 @@ export function slotMapOf(reply: unknown, askedHost: string): SlotMap {
   return map;
 }
 
+/** Where a node sends us: for good, or for this one call while the slot's keys are moved. */
+export interface Redirection {
+  kind: 'MOVED' | 'ASK';
+  slot: number;
+  /** host:port */
+  at: string;
+}
+
 /** `MOVED 3999 127.0.0.1:6381` and `ASK …`; without a host it is that of the node which said so. */
-export function redirectionOf(
-  message: string,
-  askedHost: string,
-): { kind: 'MOVED' | 'ASK'; slot: number; at: string } | null {
+export function redirectionOf(message: string, askedHost: string): Redirection | null {
   const found = /^(MOVED|ASK) (\d+) (.*):(\d+)$/.exec(message);
   if (!found) return null;
   const [, kind, slot, host, port] = found;
-  return { kind: kind as 'MOVED' | 'ASK', slot: Number(slot), at: `${host || askedHost}:${port}` };
+  return { kind: kind as Redirection['kind'], slot: Number(slot), at: `${host || askedHost}:${port}` };
+}
+
+export function hostOf(at: string): string {
+  return at.slice(0, at.lastIndexOf(':'));
 }

@@ -99,7 +99,7 @@ test('D1: a frozen server costs each call its time-out once, then fails at once,
   const before = clock.monotonic();
   const waiting = await Promise.all(Array.from({ length: 50 }, (_, index) => faultOf(ask(`lost ${index}`))));
   const took = clock.monotonic() - before;
-  assert.ok(took >= 350 && took < 1_500, `${took} ms`);
+  assert.ok(took >= 350 && took < 2_000, `${took} ms`);
   for (const fault of waiting) {
     assert.equal(fault.code, 'outcome_unknown');
     assert.equal(fault.reason, 'timeout');
@@ -110,7 +110,7 @@ test('D1: a frozen server costs each call its time-out once, then fails at once,
     assert.equal(fault.code, 'store_unavailable', 'not sent at all');
     assert.equal(fault.reason, 'timeout');
   }
-  assert.ok(clock.monotonic() - again < 200, 'at once');
+  assert.ok(clock.monotonic() - again < 400, 'all of them in less than one time-out');
   await assert.rejects(store.primaries(), RedisFault);
   server.thaw();
   assert.equal(await untilAnswered(() => ask('after')), 'after');
