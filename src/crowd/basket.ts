@@ -5,7 +5,9 @@ import type { Answer } from './http-client.ts';
 /** What became of a hold, as its owner learned it. */
 export type HoldEvent =
   | { kind: 'granted'; hold: HoldAnswer }
-  /** The receipt brought it back; `repeated`: it had not been away. */
+  /** An answer about it: to a receipt that was shown, or to the wish to pay. */
+  | { kind: 'answered'; hold: string; to: 'receipt' | 'order'; says: string }
+  /** The receipt brought it back, or it had not been away. */
   | { kind: 'recovered'; hold: HoldAnswer }
   /** Gone before its time; `why` is the code of the answer. */
   | { kind: 'lost'; hold: string; why: string }
@@ -24,57 +26,69 @@ export interface BasketWorld {
   onHold(event: HoldEvent): void;
 }
 
-export type Basket = { hold: HoldAnswer } | { lost: string };
+/** A hold in a browser that does with it what the page does by itself. */
+export interface Basket {
+  /** With its latest receipt. */
+  hold(): HoldAnswer;
+  /**
+   * Lets time pass: reads the status every 3 s and, whenever it says that receipts are being collected, shows the receipt, once
+   * each time. False: the hold is lost.
+   */
+  keep(ms: number): Promise<boolean>;
+  /** Shows the receipt until it is judged. False: the hold is lost. */
+  present(): Promise<boolean>;
+}
 
-/** As the page: with a basket, the status is read every 3 s. */
 const statusEveryMs = 3_000;
-/** As the page: a receipt that is being judged is shown again. */
+/** A receipt that is being judged is shown again: no sooner than this, and so long after the end that the answer named. */
 const showAgainMs = 1_000;
 const slackMs = 300;
 const showsMax = 20;
 
-/**
- * Keeps a basket for a while, as the page does: whenever the status says that receipts are being collected, the receipt is
- * presented, once each time.
- */
-export async function keepBasket(
-  buyer: Buyer,
-  world: BasketWorld,
-  held: HoldAnswer,
-  forMs: number,
-): Promise<Basket> {
-  let basket: Basket = { hold: held };
+export function createBasket(buyer: Buyer, world: BasketWorld, granted: HoldAnswer): Basket {
+  let held = granted;
   let presentedFor = 0;
-  for (let left = forMs; left > 0; left -= statusEveryMs) {
-    if (!(await world.pause(Math.min(left, statusEveryMs)))) break;
+
+  async function present(): Promise<boolean> {
+    let why = 'unanswered';
+    for (let shows = 0; shows < showsMax; shows++) {
+      const answer = await world.insist(() => buyer.recover(held.hold, held.receipt));
+      const says = `${answer.status} ${answer.body.code ?? ''}`;
+      world.onHold({ kind: 'answered', hold: held.hold, to: 'receipt', says });
+      if (answer.status === 200) {
+        held = answer.body as HoldAnswer;
+        world.onHold({ kind: 'recovered', hold: held });
+        return true;
+      }
+      if (answer.status !== 202) {
+        why = answer.body.code ?? `${answer.status}`;
+        break;
+      }
+      const { until, retryAfterMs } = answer.body as RecoveringAnswer;
+      const left = Date.parse(until) - world.now() + slackMs;
+      if (!(await world.pause(Math.max(showAgainMs, Math.min(left, retryAfterMs))))) break;
+    }
+    world.onHold({ kind: 'lost', hold: held.hold, why });
+    return false;
+  }
+
+  async function look(): Promise<boolean> {
     const { body: status } = await buyer.status();
     const latest = Math.max(0, ...(status.grace ?? []).map(({ until }) => until));
-    if (latest <= Math.max(presentedFor, status.serverTime ?? 0)) continue;
+    if (latest <= Math.max(presentedFor, status.serverTime ?? 0)) return true;
     presentedFor = latest;
-    basket = await presentReceipt(buyer, world, basket.hold);
-    if ('lost' in basket) return basket;
+    return await present();
   }
-  return basket;
-}
 
-/** Shows the receipt until it is judged. */
-export async function presentReceipt(buyer: Buyer, world: BasketWorld, held: HoldAnswer): Promise<Basket> {
-  let lost = 'unanswered';
-  for (let shows = 0; shows < showsMax; shows++) {
-    const answer = await world.insist(() => buyer.recover(held.hold, held.receipt));
-    if (answer.status === 200) {
-      const hold = answer.body as HoldAnswer;
-      world.onHold({ kind: 'recovered', hold });
-      return { hold };
-    }
-    if (answer.status !== 202) {
-      lost = answer.body.code ?? `${answer.status}`;
-      break;
-    }
-    const { until, retryAfterMs } = answer.body as RecoveringAnswer;
-    const left = Date.parse(until) - world.now() + slackMs;
-    if (!(await world.pause(Math.max(showAgainMs, Math.min(left, retryAfterMs))))) break;
-  }
-  world.onHold({ kind: 'lost', hold: held.hold, why: lost });
-  return { lost };
+  return {
+    hold: () => held,
+    present,
+    async keep(ms) {
+      for (let left = ms; left > 0; left -= statusEveryMs) {
+        if (!(await world.pause(Math.min(left, statusEveryMs)))) return true;
+        if (!(await look())) return false;
+      }
+      return true;
+    },
+  };
 }

@@ -1,7 +1,7 @@
 import type { HoldAnswer, OrderAnswer, StatusObject } from '../http/api-types.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
-import { type BasketWorld, type HoldEvent, keepBasket, presentReceipt } from './basket.ts';
+import { type Basket, type BasketWorld, createBasket, type HoldEvent } from './basket.ts';
 import type { Buyer } from './buyer.ts';
 import type { Answer } from './http-client.ts';
 import type { BuyerEnd, Tally } from './tally.ts';
@@ -38,23 +38,16 @@ export async function live(person: Person, world: World): Promise<BuyerEnd> {
   if ('end' in place) return place.end;
   const filled = await fillBasket(person, world, place.pass);
   if ('end' in filled) return filled.end;
-  let { hold } = filled;
-  world.onHold({ kind: 'granted', hold });
-  if (person.thinkMs > 0) {
-    const basket = await keepBasket(person.buyer, basketWorld(world), hold, person.thinkMs);
-    if ('lost' in basket) return 'lost_hold';
-    hold = basket.hold;
-  }
-  if (person.abandons) {
-    if (!chance(world.random, 0.5)) {
-      world.onHold({ kind: 'left', hold: hold.hold });
-      return 'abandoned';
-    }
-    await insist(world, () => person.buyer.release(hold.hold));
-    world.onHold({ kind: 'released', hold: hold.hold });
-    return 'abandoned';
-  }
-  return pay(person, world, hold);
+  world.onHold({ kind: 'granted', hold: filled.hold });
+  const basket = createBasket(person.buyer, basketWorld(world), filled.hold);
+  if (person.thinkMs > 0 && !(await basket.keep(person.thinkMs))) return 'lost_hold';
+  const { hold } = basket.hold();
+  if (!person.abandons) return pay(person, world, basket);
+  if (chance(world.random, 0.5)) {
+    await insist(world, () => person.buyer.release(hold));
+    world.onHold({ kind: 'released', hold });
+  } else world.onHold({ kind: 'left', hold });
+  return 'abandoned';
 }
 
 async function queue(person: Person, world: World): Promise<{ pass: string } | Ended> {
@@ -67,7 +60,12 @@ async function queue(person: Person, world: World): Promise<{ pass: string } | E
     joined = await buyer.join();
   }
   for (;;) {
-    const { body: status } = await buyer.status();
+    const { body: status, status: answered } = await buyer.status();
+    // Not published yet, or a server that is just starting: the page asks again too.
+    if (answered !== 200) {
+      if (await pause(world, insistAfterMs)) continue;
+      return { end: 'gave_up' };
+    }
     const over = world.tally.seen(status);
     if (over) return { end: over };
     let waitMs = pollMs(status, joined.body.number, world.random);
@@ -113,9 +111,9 @@ async function fillBasket(person: Person, world: World, pass: string): Promise<{
 /** Refusals of a wish after which another one is tried. */
 const passing = new Set(['paused', 'across_partitions', 'hold_gone']);
 
-async function pay(person: Person, world: World, held: HoldAnswer): Promise<BuyerEnd> {
+async function pay(person: Person, world: World, basket: Basket): Promise<BuyerEnd> {
   const { buyer } = person;
-  const ordered = await order(person, world, held);
+  const ordered = await order(person, world, basket);
   if ('end' in ordered) return ordered.end;
   const { order: id } = ordered.order;
   const key = world.random.uuid();
@@ -133,31 +131,42 @@ async function pay(person: Person, world: World, held: HoldAnswer): Promise<Buye
     paid = await buyer.refresh(id);
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
-  world.tally.bought(held.seats.length);
-  const seats = held.seats.map(({ seat }) => seat);
+  const seats = basket.hold().seats.map(({ seat }) => seat);
+  world.tally.bought(seats.length);
   world.onBought(id, seats);
   return 'bought';
 }
 
-/** The order of the hold; when the hold is said to be gone, once more after its receipt was shown, as the page does. */
+/**
+ * The order of the hold. As in the page, the status is read on while the answer is "not now", and a hold that is said to be gone
+ * is asked for once more after its receipt was shown.
+ */
 async function order(
   { buyer }: Person,
   world: World,
-  held: HoldAnswer,
+  basket: Basket,
 ): Promise<{ order: OrderAnswer } | Ended> {
-  for (let shown = false; ; shown = true) {
-    const answer = await insist(world, () => buyer.order(held.hold));
+  const { hold } = basket.hold();
+  for (let shown = false; ; ) {
+    const answer = await buyer.order(hold);
+    world.onHold({ kind: 'answered', hold, to: 'order', says: `${answer.status} ${answer.body.code ?? ''}` });
     if (answer.status === 201 || answer.status === 200) {
-      world.onHold({ kind: 'ordered', hold: held.hold, order: answer.body.order });
+      world.onHold({ kind: 'ordered', hold, order: answer.body.order });
       return { order: answer.body };
     }
-    if (answer.status === 503) return { end: 'gave_up' };
+    if (answer.status === 503) {
+      if (world.clock.monotonic() >= world.ends) return { end: 'gave_up' };
+      world.tally.retried();
+      if (!(await basket.keep(answer.body.retryAfterMs ?? insistAfterMs))) return { end: 'lost_hold' };
+      continue;
+    }
     if (answer.body.code !== 'hold_gone') return unexpected(world, 'order', answer);
     if (shown) {
-      world.onHold({ kind: 'lost', hold: held.hold, why: 'hold_gone' });
+      world.onHold({ kind: 'lost', hold, why: 'hold_gone' });
       return { end: 'lost_hold' };
     }
-    if ('lost' in (await presentReceipt(buyer, basketWorld(world), held))) return { end: 'lost_hold' };
+    if (!(await basket.present())) return { end: 'lost_hold' };
+    shown = true;
   }
 }
 

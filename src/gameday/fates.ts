@@ -1,4 +1,7 @@
 import type { HoldEvent } from '../crowd/basket.ts';
+import type { Clock } from '../runtime/clock.ts';
+
+const trailsMax = 5;
 
 /** What became of the holds that lived when Redis was hurt. */
 export interface Fates {
@@ -15,6 +18,8 @@ export interface Fates {
     lostOthers: number;
     /** How often an owner was told which reason. */
     why: Record<string, number>;
+    /** What owners of lost holds heard, in seconds from the blow: the first few. */
+    lostTrails: string[];
   };
 }
 
@@ -24,26 +29,33 @@ interface Fate {
   atBlow: boolean;
   end: HoldEvent['kind'] | null;
   why: string | null;
+  trail: { at: number; says: string }[];
 }
 
 /** `hurts`: whether a seat is in the partition that is going to be hurt. */
-export function createFates(hurts: (seat: number) => boolean): Fates {
+export function createFates(hurts: (seat: number) => boolean, clock: Clock): Fates {
   const fates = new Map<string, Fate>();
+  let blowAt = 0;
   return {
     told(event) {
       if (event.kind === 'granted') {
         const hurt = hurts(event.hold.seats[0]!.seat);
-        fates.set(event.hold.hold, { hurt, lives: true, atBlow: false, end: null, why: null });
+        const trail = [{ at: clock.monotonic(), says: 'granted' }];
+        fates.set(event.hold.hold, { hurt, lives: true, atBlow: false, end: null, why: null, trail });
         return;
       }
       const id = typeof event.hold === 'string' ? event.hold : event.hold.hold;
       const fate = fates.get(id);
       if (!fate) return;
+      const says = event.kind === 'answered' ? `${event.to} ${event.says.trim()}` : event.kind;
+      fate.trail.push({ at: clock.monotonic(), says });
+      if (event.kind === 'answered') return;
       fate.end = event.kind;
       fate.lives = event.kind === 'recovered';
       if (event.kind === 'lost') fate.why = event.why;
     },
     blow() {
+      blowAt = clock.monotonic();
       for (const fate of fates.values()) fate.atBlow = fate.lives;
     },
     summary() {
@@ -60,6 +72,12 @@ export function createFates(hurts: (seat: number) => boolean): Fates {
         lost: lost.length,
         lostOthers: all.filter(({ end }) => end === 'lost').length - lost.length,
         why,
+        lostTrails: all
+          .filter(({ end }) => end === 'lost')
+          .slice(0, trailsMax)
+          .map(({ trail }) =>
+            trail.map(({ at, says }) => `${((at - blowAt) / 1_000).toFixed(1)} ${says}`).join(', '),
+          ),
       };
     },
   };

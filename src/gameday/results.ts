@@ -12,6 +12,7 @@ export interface RoundFigures {
   lost: number;
   lostOthers: number;
   why: Record<string, number>;
+  lostTrails: string[];
   /** As the row of the partition says it. */
   reason: string | null;
   /** From the blow to the row's change. */
@@ -22,7 +23,9 @@ export interface RoundFigures {
   restoreMs: number | null;
   /** The longest time of refused grants after grace: that of the move back. */
   refusedMs: number;
-  /** The same in a partition whose server was well, from the blow on. */
+  /** How long the row said `moving`; null: too short to be seen. */
+  movingMs: number | null;
+  /** As `refusedMs`, in a partition whose server was well, from the blow on. */
   othersRefusedMs: number | null;
   probes: number;
   probeFaults: string[];
@@ -88,6 +91,7 @@ export function roundLine(result: RoundResult): string {
     ...result.problems.map((problem) => `  ! ${problem}`),
     ...result.violations.slice(0, 5).map(({ promise, says }) => `    ${promise} ${says}`),
     ...result.faults.slice(0, 5).map((fault) => `    ${fault}`),
+    ...result.lostTrails.map((trail) => `    lost: ${trail}`),
     ...result.missed.map((what) => `  - ${what}`),
   ].join('\n');
 }

@@ -32,7 +32,7 @@ export interface RoundOptions {
 
 /** The crowd comes within this long, and keeps its baskets for a while: so there are holds to lose whenever the blow falls. */
 const arriveOverMs = 8_000;
-const thinkMs = [5_000, 25_000] as const;
+const thinkMs = [4_000, 18_000] as const;
 const patienceMs = 90_000;
 /** The blow: some time after the first could have a basket. */
 const blowFromMs = 5_000;
@@ -64,19 +64,22 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     const inRedis = (): boolean => house.partitions.every((each) => watch.now(each)?.mode === 'redis');
     if (!(await watch.until(inRedis, inRedisWithinMs))) throw new Error('the event did not come to Redis');
     await ageRestore(stack.db, house.eventNo);
+    await untilOpen(`${stack.url}/api/events/${event}/status`, clock);
     const other = house.partitions.find((each) => each !== partition);
     for (const each of [partition, ...(other === undefined ? [] : [other])]) {
       const section = house.sectionOf(each);
       probers.push(await startProber({ url: stack.url, event, section, clock, random }));
     }
-    const fates = createFates((seat) => house.partitionOf(seat) === partition);
+    const fates = createFates((seat) => house.partitionOf(seat) === partition, clock);
     const bought = new Map<string, number[]>();
     const crowd = startCrowd({ ...options, event, random, fates, bought });
     const blow = await strike(at, scenario, watch, { partition, fates });
-    say(`  ${Math.round((clock.monotonic() - startedAt) / 1_000)} s: back in Redis; the crowd goes home …`);
+    const seconds = (): string => `  ${Math.round((clock.monotonic() - startedAt) / 1_000)} s:`;
+    say(`${seconds()} back in Redis; the crowd goes home …`);
     await clock.sleep(watchAfterMs);
     await Promise.all(probers.map((prober) => prober.stop()));
     const report = await crowd;
+    say(`${seconds()} everybody has gone; the audit …`);
     const sales = await checkSales(stack, event, house.eventNo, bought);
     return judged({
       ...identity(options),
@@ -93,6 +96,18 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     await script.mend(at).catch(() => {});
     await closeEvent(stack.db, house.eventNo).catch(() => {});
   }
+}
+
+/** The leader publishes a new event within two of its ticks. */
+async function untilOpen(url: string, clock: Clock): Promise<void> {
+  const end = clock.monotonic() + inRedisWithinMs;
+  while (clock.monotonic() < end) {
+    const answer = await fetch(url).catch(() => null);
+    const status = answer?.ok ? ((await answer.json()) as { phase?: string }) : null;
+    if (status?.phase === 'open') return;
+    await clock.sleep(100);
+  }
+  throw new Error('the event was not published');
 }
 
 function identity({ round, scenario, seed, buyers, seats }: RoundOptions) {
@@ -200,11 +215,20 @@ function timesOf(blow: Blow, [hurt, other]: readonly Prober[], watch: ModeWatch,
     holdAgainMs: again === null ? null : Math.round(again - hurtAt),
     restoreMs: restoredAt === null ? null : Math.round(restoredAt - mendedAt),
     refusedMs: Math.round(longestRefusal(probes, settled)),
+    movingMs: movingMs(watch, partition, restoredAt),
     othersRefusedMs: other ? Math.round(longestRefusal(other.probes, hurtAt)) : null,
     probes: probes.length,
     probeFaults: [...new Set(probes.filter(({ answer }) => answer === 'failed').map(({ code }) => code))],
     moves: watch.changes.filter((change) => change.partition === partition).map(({ mode }) => mode),
   };
+}
+
+/** From `moving` to `redis`, by the row; null: it was shorter than our looks are apart. */
+function movingMs(watch: ModeWatch, partition: number, restoredAt: number | null): number | null {
+  const moving = watch.changes.findLast(
+    (change) => change.partition === partition && change.mode === 'moving' && change.at < (restoredAt ?? 0),
+  );
+  return moving && restoredAt !== null ? Math.round(restoredAt - moving.at) : null;
 }
 
 function crowdOf(report: CrowdReport) {

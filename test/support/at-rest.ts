@@ -1,4 +1,14 @@
+import assert from 'node:assert/strict';
+import { type AuditReport, auditEvent, eventsToAudit } from '../../src/audit/audit.ts';
+import { ledgerAt } from '../../src/cli/audit.ts';
+import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { createEvents } from '../../src/sales/events.ts';
 import { type TestApp, until } from './app.ts';
+import type { TestDatabase } from './postgres.ts';
 
 /** Lets the deadline of all unpaid orders pass, and waits until the app's own reconciler has settled everything. */
 export async function closeUnpaid(app: Pick<TestApp, 'database' | 'eventNo'>): Promise<void> {
@@ -17,4 +27,40 @@ export async function unsettled(app: Pick<TestApp, 'database' | 'eventNo'>): Pro
     [app.eventNo],
   );
   return row.n;
+}
+
+/** What `onsale audit` finds about an event; the arbiter is Postgres unless another is given. */
+export async function auditOf(
+  app: { database: TestDatabase; simulator: { url: string }; eventNo: number },
+  arbiter?: Pick<Arbiter, 'snapshot'>,
+): Promise<AuditReport> {
+  const db = createDb({ url: app.database.url, poolSize: 2, clock: systemClock, log: silentLogger });
+  try {
+    const event = (await eventsToAudit(db, null)).find((each) => each.event === app.eventNo);
+    assert.ok(event, 'the event is published');
+    const money = await ledgerAt(app.simulator.url);
+    assert.ok(money, 'the simulator has a ledger');
+    const events = createEvents({ db, clock: systemClock });
+    return await auditEvent(
+      {
+        db,
+        clock: systemClock,
+        modes: (no) => events.modes(no),
+        arbiter: arbiter ?? createPostgresArbiter({ db }),
+        redisHolds: null,
+        money,
+      },
+      event,
+    );
+  } finally {
+    await db.close();
+  }
+}
+
+export function violationsOf(report: AuditReport): string[] {
+  return report.promises.flatMap(({ violations }) =>
+    violations.map(
+      ({ promise, says, order }) => `${promise} ${says}${order === null ? '' : ` (order ${order})`}`,
+    ),
+  );
 }

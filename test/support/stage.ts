@@ -11,6 +11,7 @@ import { systemRandom } from '../../src/runtime/random.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import type { EventSettings, Order, OrderLine, SalesRecord } from '../../src/sales/record.ts';
+import { auditOf, unsettled, violationsOf } from './at-rest.ts';
 import type { TestDatabase } from './postgres.ts';
 import type { TestSimulator } from './simulator.ts';
 
@@ -101,59 +102,24 @@ export const lyingArbiter: Pick<Arbiter, 'extend' | 'release' | 'project'> = {
 };
 
 /**
- * Compares the record at rest with the provider's ledger and with itself, order by order and seat by seat (P2, P3, P8, S1,
- * S8). Fails on anything that is still under way.
+ * Everything that `onsale audit` looks at, and that nothing is under way any more: the record at rest beside itself and the
+ * provider's ledger (S1, S8, P1 to P8).
  */
 export async function auditEvent(
   database: TestDatabase,
   simulator: TestSimulator,
   event: number,
 ): Promise<{ paid: number; closed: number; captured: number }> {
-  const { intents } = await simulator.ledger();
-  const orders = await database.query('SELECT * FROM orders WHERE event_no = $1', [event]);
-  const count = { paid: 0, closed: 0, captured: 0 };
-  const owned = new Map<number, string>();
-  for (const order of orders) {
-    const mine = intents.filter(({ reference }) => reference === order.order_id);
-    const sum = (what: 'captured' | 'authorised') => mine.reduce((total, intent) => total + intent[what], 0);
-    const at = `order ${order.order_id} ${order.state} ${order.reason ?? ''}`;
-    assert.ok(['paid', 'closed', 'cancelled'].includes(order.state), `${at}: not settled`);
-    assert.equal(sum('captured'), order.state === 'paid' ? Number(order.amount) : 0, `${at}: captured`);
-    assert.equal(sum('authorised'), 0, `${at}: an authorisation stands`);
-    count.captured += sum('captured');
-    count[order.state === 'paid' ? 'paid' : 'closed'] += 1;
-    if (order.state === 'paid') {
-      for (const seat of order.seats) {
-        assert.equal(owned.get(seat), undefined, `${at}: seat ${seat} sold twice`);
-        owned.set(seat, order.order_id);
-      }
-    }
-  }
-  const tickets = await database.query(
-    `SELECT seat_no, order_id, status FROM tickets WHERE event_no = $1 AND status <> 'cancelled'`,
+  const app = { database, simulator, eventNo: event };
+  assert.equal(await unsettled(app), 0, 'orders or operations that are not settled');
+  const report = await auditOf(app);
+  assert.deepEqual(violationsOf(report), []);
+  const [row] = await database.query(
+    `SELECT count(*) FILTER (WHERE state = 'paid')::integer AS paid, count(*) FILTER (WHERE state <> 'paid')::integer AS closed,
+       coalesce(sum(amount) FILTER (WHERE state = 'paid'), 0)::float8 AS captured FROM orders WHERE event_no = $1`,
     [event],
   );
-  assert.deepEqual(
-    new Map(tickets.map((ticket) => [ticket.seat_no, `${ticket.status} ${ticket.order_id}`])),
-    new Map([...owned].map(([seat, order]) => [seat, `sold ${order}`])),
-    'tickets are those of the paid orders',
-  );
-  const seats = await database.query(
-    `SELECT seat_no, order_id, state FROM seats WHERE event_no = $1 AND state NOT IN ('available','blocked')`,
-    [event],
-  );
-  assert.deepEqual(
-    new Map(seats.map((seat) => [seat.seat_no, `${seat.state} ${seat.order_id}`])),
-    new Map([...owned].map(([seat, order]) => [seat, `sold ${order}`])),
-    'seats are those of the paid orders',
-  );
-  const [open] = await database.query(
-    `SELECT count(*)::integer AS n FROM money_operations JOIN orders USING (order_id)
-     WHERE event_no = $1 AND (due_at IS NOT NULL OR money_operations.state NOT IN ('done','refused','voided'))`,
-    [event],
-  );
-  assert.equal(open.n, 0, 'operations still open');
-  return count;
+  return row;
 }
 
 /** Reconciler passes, everything due at once, until nothing is open or `passes` are over. */
