@@ -37,9 +37,10 @@ CREATE TABLE queue_gaps (
 );
 
 -- The last number that each second of arrivals had got at its end; `second` is a Unix time of the issuing store's clock.
--- Kept for the report after the sale; one row a shard and second in which somebody came.
+-- Kept for the report after the sale; one row a shard and second in which somebody came. Without a foreign key: those who
+-- join must not wait for the event's row.
 CREATE TABLE queue_arrivals (
-  event_no integer NOT NULL REFERENCES events,
+  event_no integer NOT NULL,
   shard    smallint NOT NULL,
   second   bigint NOT NULL,
   last     bigint NOT NULL,

@@ -1,5 +1,6 @@
 import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { defaultRedis } from '../runtime/config.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { LookOutcome, NumberStore } from './numbers.ts';
@@ -19,8 +20,6 @@ export interface QueueStoresOptions {
   control: QueueControl;
   /** By the name of the configured Redis server; empty: all numbers come from Postgres. */
   numbers: ReadonlyMap<string, NumberStore>;
-  /** The server that a shard belongs to; by default they are dealt out in turn. */
-  storeOf?: (shard: number) => string | null;
   clock: Pick<Clock, 'monotonic' | 'now'>;
   log: Logger;
   owner: string;
@@ -35,8 +34,7 @@ const overlapSeconds = 2;
 
 export function createQueueStores(options: QueueStoresOptions): QueueStores {
   const { control, numbers, clock, log, owner } = options;
-  const names = [...numbers.keys()];
-  const storeOf = options.storeOf ?? ((shard: number) => names[shard % names.length] ?? null);
+  const storeOf = dealtOut([...numbers.keys()]);
   /** By shard and epoch: the second up to which arrivals were written. */
   const written = new Map<string, number>();
   /** By shard and epoch: since when each tick found it busy. */
@@ -149,4 +147,14 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       for (const one of done) if (one.status === 'rejected') throw one.reason;
     },
   };
+}
+
+/**
+ * The server that a shard belongs to: dealt out in turn, the default one first. Servers that are only there for partitions
+ * pinned to them number nothing by themselves: without a default one the numbers come from Postgres.
+ */
+function dealtOut(names: readonly string[]): (shard: number) => string | null {
+  if (!names.includes(defaultRedis)) return () => null;
+  const inTurn = [defaultRedis, ...names.filter((name) => name !== defaultRedis)];
+  return (shard) => inTurn[shard % inTurn.length]!;
 }

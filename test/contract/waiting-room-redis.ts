@@ -2,6 +2,7 @@ import type { TestContext } from 'node:test';
 import type { Redis } from 'ioredis';
 import type { Phase } from '../../src/core/phase.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { defaultRedis } from '../../src/runtime/config.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createRedisStore } from '../../src/runtime/redis-client.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
@@ -54,7 +55,7 @@ export function queueProcess(
   const control = createQueueControl({ db, clock: systemClock, settleMs });
   const numbers = new Map(
     redis.map(({ url }, index) => {
-      const store = createRedisStore({ name: `r${index}`, url, ...shared });
+      const store = createRedisStore({ name: index === 0 ? defaultRedis : `r${index}`, url, ...shared });
       t.after(() => store.close());
       return [store.name, createRedisNumbers({ store, prefix, memoryMs })];
     }),
