@@ -24,8 +24,9 @@ export async function examinePartitions(ask: Ask, servers: readonly string[]): P
     .filter(({ store }) => !servers.includes(store))
     .map(({ store, events }) => ({
       check,
-      state: 'wrong' as const,
+      // Where there is no Redis at all, Postgres arbitrates every partition.
+      state: servers.length > 0 ? ('wrong' as const) : ('note' as const),
       detail: `No Redis server is named ${store} here, and ${events.slice(0, 5).join(', ')} sells through it.`,
-      remedy: `Add ${store} to ONSALE_REDIS_SERVERS of every process. Until then its seats cannot be held from here.`,
+      remedy: `Add ${store} to ONSALE_REDIS_SERVERS of every process. Until then its seats cannot be held from here while Redis arbitrates them.`,
     }));
 }

@@ -65,7 +65,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         tags,
         summary: 'Hold seats',
         description:
-          'Named `seats`, or the `best` available. All or nothing. A repeat with the same Idempotency-Key answers the same hold.',
+          'Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold.',
         params: EventParams,
         headers: IdempotencyHeaders,
         body: HoldBody,

@@ -48,14 +48,18 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
     const answer = await call<{
       blocked?: number[];
       refused?: { seat: number; state: string }[];
+      unanswered?: number[];
       unblocked?: number[];
     }>(`${api}/blocks`, { method, body });
     setBusy(false);
     if (answer.kind !== 'ok') return setSaid(refusal(answer));
-    const { blocked, refused = [], unblocked } = answer.body;
+    const { blocked, refused = [], unanswered = [], unblocked } = answer.body;
     setSaid({
-      tone: refused.length > 0 ? 'warn' : 'good',
-      text: blocked ? words.blocked(blocked.length) : words.unblocked(unblocked?.length ?? 0),
+      tone: refused.length + unanswered.length > 0 ? 'warn' : 'good',
+      text: [
+        blocked ? words.blocked(blocked.length) : words.unblocked(unblocked?.length ?? 0),
+        ...(unanswered.length > 0 ? [words.unanswered(unanswered.length)] : []),
+      ].join(' '),
       more: drawing && refused.length > 0 && <Refused drawing={drawing} refused={refused} />,
     });
   };

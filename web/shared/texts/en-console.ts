@@ -168,6 +168,11 @@ export const enConsole = {
       plural(n, { one: '# seat is on sale again.', other: '# seats are on sale again.' }),
     refused: (n: number) =>
       plural(n, { one: '# seat was left as it is:', other: '# seats were left as they are:' }),
+    unanswered: (n: number) =>
+      plural(n, {
+        one: '# seat could not be asked for just now: try it again in a moment.',
+        other: '# seats could not be asked for just now: try them again in a moment.',
+      }),
     choose: 'Choose a section',
     reasonMissing: 'Say why the seats are blocked.',
   },
