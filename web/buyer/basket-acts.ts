@@ -1,8 +1,9 @@
 import type { HoldAnswer, OrderAnswer, Problem } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
 import { endSession, leaveLine } from './line-acts.ts';
+import { recallOrder } from './order-acts.ts';
 import { presentReceipt } from './recover-acts.ts';
-import { type Buyer, isBought, isEnded, orderUrl, setHold, setOrder, type Wish } from './session.ts';
+import { type Buyer, isBought, orderUrl, setHold, setOrder, type Wish } from './session.ts';
 
 /**
  * Asks for seats. One Idempotency-Key an attempt: it outlives lost answers and reloads, so that the same wish is never
@@ -105,57 +106,40 @@ function seatNumbers(value: unknown): number[] {
     .filter((n) => Number.isInteger(n));
 }
 
-/** A hold known by id only (reload, second tab, `hold_exists`): fetched, or forgotten when it is gone. */
+/**
+ * A hold known by id only (reload, second tab, `hold_exists`): fetched, or forgotten when it is gone. When the server says
+ * that, or cannot say, a store may just have been lost: then the receipt decides.
+ */
 export async function recallHold(buyer: Buyer, hold: string): Promise<void> {
-  const answer = await persist<HoldAnswer>(`/api/holds/${encodeURIComponent(hold)}`, {}, { triesMax: 5 });
+  const answer = await persist<HoldAnswer>(`/api/holds/${encodeURIComponent(hold)}`, {}, { triesMax: 2 });
   if (answer.kind === 'ok') {
     if (answer.body.order) await recallOrder(buyer, answer.body.order);
     else setHold(buyer, answer.body);
     return;
   }
-  if (answer.kind === 'problem') {
-    const hadIt = buyer.store.get().hold !== null;
+  const isOver = answer.kind === 'problem' && answer.problem.status < 500;
+  if (!isOver || answer.problem.code === 'hold_gone') {
     const kept = buyer.keep.read<{ hold: string }>('hold');
-    // A store that has just taken over does not know it yet: the receipt tells.
-    if (answer.problem.code === 'hold_gone' && kept?.hold === hold) {
+    if (kept?.hold === hold) {
       await presentReceipt(buyer);
       return;
     }
-    setHold(buyer, null);
-    if (hadIt || answer.problem.code === 'hold_gone') buyer.store.set({ notice: 'hold_gone' });
   }
+  if (!isOver) return;
+  const hadIt = buyer.store.get().hold !== null;
+  setHold(buyer, null);
+  if (hadIt || answer.problem.code === 'hold_gone') buyer.store.set({ notice: 'hold_gone' });
 }
 
 /** Unless its receipt brings it back: the store that answered may have taken over a moment ago. */
 async function lostHold(buyer: Buyer): Promise<void> {
   buyer.store.set({ busy: null });
-  if (buyer.store.get().hold && (await presentReceipt(buyer))) return;
-  setHold(buyer, null);
-  buyer.store.set({ notice: 'hold_gone', busy: null });
-}
-
-export async function recallOrder(buyer: Buyer, id: string): Promise<void> {
-  const kept = buyer.keep.read<{ order: string; secret: string | null }>('order');
-  const secret = kept?.order === id ? kept.secret : null;
-  const answer = await persist<OrderAnswer>(
-    `/api/orders/${encodeURIComponent(id)}`,
-    { secret },
-    { triesMax: 5 },
-  );
-  if (answer.kind !== 'ok') {
-    if (answer.kind === 'problem' && answer.problem.status === 404) setOrder(buyer, null);
+  if (buyer.store.get().hold) {
+    await presentReceipt(buyer);
     return;
   }
-  const order = answer.body;
-  buyer.keep.drop('hold');
-  if (isBought(order)) buyer.store.set({ hold: null, order: null, bought: { order: id, secret } });
-  else if (isEnded(order)) {
-    setOrder(buyer, null);
-    buyer.store.set({ hold: null });
-  } else {
-    buyer.store.set({ hold: null });
-    setOrder(buyer, order);
-  }
+  setHold(buyer, null);
+  buyer.store.set({ notice: 'hold_gone', busy: null });
 }
 
 /** The countdown has ended, or another tab says so: asks the server, which alone knows. */
@@ -215,23 +199,6 @@ export async function startOrder(buyer: Buyer, person: { name: string; email: st
       await recallOrder(buyer, answer.problem.order);
     } else store.set({ problem: answer.problem });
   }
-}
-
-export async function closeOrder(buyer: Buyer): Promise<void> {
-  const { store } = buyer;
-  const { order, busy } = store.get();
-  if (!order || busy) return;
-  store.set({ busy: 'close', problem: null });
-  const answer = await persist<unknown>(
-    `/api/orders/${encodeURIComponent(order.order)}`,
-    { method: 'DELETE' },
-    { onTrouble: buyer.trouble },
-  );
-  store.set({ busy: null, trouble: 0 });
-  if (answer.kind === 'ok' || (answer.kind === 'problem' && answer.problem.code === 'order_ended')) {
-    setOrder(buyer, null);
-    store.set({ notice: 'order_cancelled', payment: 'idle' });
-  } else if (answer.kind === 'problem') store.set({ problem: answer.problem });
 }
 
 /** Another tab changed something: the same facts are taken up here. */

@@ -5,7 +5,7 @@ import { Confirm, Notice, ViewHeading } from '../shared/shell.tsx';
 import { money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Clock, useDeadline } from './basket.tsx';
-import { closeOrder, recallOrder } from './basket-acts.ts';
+import { closeOrder, recallOrder } from './order-acts.ts';
 import { payWith, refreshPayment } from './payment-acts.ts';
 import { type CardForm, mountCardForm } from './payment-element.ts';
 import { type Buyer, type BuyerState, orderUrl } from './session.ts';

@@ -1,6 +1,7 @@
 import type { HoldAnswer } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
 import { pause, serverClock } from '../shared/clock.ts';
+import { recallOrder } from './order-acts.ts';
 import { type Buyer, setHold } from './session.ts';
 
 /** While the store that knew the holds is being replaced, the answer is "not yet": all receipts are collected first. */
@@ -36,6 +37,11 @@ export async function presentReceipt(buyer: Buyer): Promise<boolean> {
       // Nobody can say: the next look at the status begins anew.
       if (answer.kind === 'lost') return true;
       if (answer.kind === 'problem') {
+        if (answer.problem.status >= 500) return true;
+        if (typeof answer.problem.order === 'string') {
+          await recallOrder(buyer, answer.problem.order);
+          return true;
+        }
         setHold(buyer, null);
         store.set({ notice: answer.problem.code === 'taken' ? 'hold_lost' : 'hold_gone' });
         return false;
@@ -55,8 +61,8 @@ export async function presentReceipt(buyer: Buyer): Promise<boolean> {
 
 /** After each look at the status: a partition in grace collects receipts. Presented once for each such time. */
 export function presentInGrace(buyer: Buyer): void {
-  const { status, hold, order } = buyer.store.get();
-  if (!hold || order || !status) return;
+  const { status, order } = buyer.store.get();
+  if (order || !status || !buyer.keep.read('hold')) return;
   const ends = status.grace.map((each) => each.until).filter((until) => until > serverClock.now());
   const latest = Math.max(0, ...ends);
   if (latest <= (presented.get(buyer) ?? 0)) return;

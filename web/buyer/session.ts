@@ -148,6 +148,8 @@ export function setHold(buyer: Buyer, hold: HoldAnswer | null): void {
   if (hold) buyer.keep.write('hold', { hold: hold.hold, receipt: hold.receipt });
   else buyer.keep.drop('hold');
   buyer.store.set({ hold, changing: false });
+  // The pause that is under way was chosen for a page without a hold: it may be half a minute long.
+  if (hold) buyer.lookSoon();
 }
 
 export function setOrder(buyer: Buyer, order: OrderAnswer | null): void {
