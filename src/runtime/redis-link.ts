@@ -54,6 +54,7 @@ const greetingTimeoutMs = 2_000;
 /** A question unanswered for that long: the way there may be dead although nobody said so. */
 const stuckMs = 5_000;
 const questionsMax = 20_000;
+const gatherMax = 16;
 
 export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   const at = `${address.host}:${address.port}`;
@@ -143,17 +144,21 @@ function createTransmitter(
   questions: Questions,
   whyEnded: () => Error | undefined,
 ): Transmit {
-  let gathering = false;
-  /** What is sent in one go of this process leaves in one write: the system call costs more than all the rest. */
+  let gathered = 0;
+  const flush = (): void => {
+    if (gathered > 0) redis.stream.uncork();
+    gathered = 0;
+  };
+  /**
+   * What is sent in one go of this process leaves in few writes: the system call costs more than all the rest. Not in one,
+   * so that Redis begins while we go on.
+   */
   const gather = (): void => {
-    if (gathering) return;
-    gathering = true;
-    const { stream } = redis;
-    stream.cork();
-    process.nextTick(() => {
-      gathering = false;
-      stream.uncork();
-    });
+    if (gathered >= gatherMax) flush();
+    gathered += 1;
+    if (gathered > 1) return;
+    redis.stream.cork();
+    process.nextTick(flush);
   };
   return (name, args, { timeoutMs, buffers }) =>
     new Promise((resolve, reject) => {
