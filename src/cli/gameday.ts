@@ -3,7 +3,7 @@ import path from 'node:path';
 import type { Command } from 'commander';
 import type { Runtime } from '../app.ts';
 import { type RoundResult, roundLine, summaryTable, targets } from '../gameday/results.ts';
-import { runRound } from '../gameday/round.ts';
+import { paces, runRound } from '../gameday/round.ts';
 import { OtherProgram, openRounds, programTree } from '../gameday/rounds-file.ts';
 import { isScenario, type ScenarioName, scenarioNames, scenarios } from '../gameday/scenarios.ts';
 import { type Stack, startStack } from '../gameday/stack.ts';
@@ -23,6 +23,7 @@ interface GamedayFlags {
   resume?: string;
   json?: string;
   keep?: boolean;
+  quick?: boolean;
 }
 
 export interface GamedayContext {
@@ -54,6 +55,7 @@ export function registerGamedayCommand(program: Command, context: GamedayContext
     .option('--seed <number>', 'repeatable chance')
     .option('--resume <file>', 'collect rounds in this file, over several sittings of the same program')
     .option('--json <file>', 'write all results there')
+    .option('--quick', 'shorter rounds, for crowds of a hundred at most')
     .option('--keep', 'leave the folder of the installation')
     .action(async (flags: GamedayFlags, command: Command) => {
       const [rounds, buyers, seats] = [flags.rounds, flags.buyers, flags.seats].map(Number) as [
@@ -121,6 +123,7 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
         seed: seed + round,
         buyers: wanted.buyers,
         seats: wanted.seats,
+        pace: wanted.quick ? paces.quick : paces.full,
         makeEvent: (name, split) => makeEvent({ db, runtime, name, split, seats: wanted.seats }),
         clock,
         say,

@@ -24,19 +24,29 @@ export interface RoundOptions {
   seed: number;
   buyers: number;
   seats: number;
+  pace: Pace;
   /** Makes an event of that name and opens it; `split`: in three partitions, each on a server of its own. */
   makeEvent(name: string, split: boolean): Promise<void>;
   clock: Clock;
   say(line: string): void;
 }
 
-/** The crowd comes within this long, and keeps its baskets for a while: so there are holds to lose whenever the blow falls. */
-const arriveOverMs = 8_000;
-const thinkMs = [4_000, 18_000] as const;
+/** Milliseconds. */
+export interface Pace {
+  /** The crowd comes within this long… */
+  arriveOverMs: number;
+  /** …and keeps its baskets so long: there are holds to lose whenever the blow falls. */
+  thinkMs: readonly [number, number];
+  /** The blow falls so long after the first came, the first of the two at least. */
+  blowMs: readonly [number, number];
+}
+export const paces = {
+  full: { arriveOverMs: 8_000, thinkMs: [4_000, 18_000], blowMs: [5_000, 13_000] },
+  /** For small crowds: a round takes half a minute. */
+  quick: { arriveOverMs: 3_000, thinkMs: [3_000, 9_000], blowMs: [3_500, 5_000] },
+} as const satisfies Record<string, Pace>;
+
 const patienceMs = 90_000;
-/** The blow: some time after the first could have a basket. */
-const blowFromMs = 5_000;
-const blowWithinMs = 8_000;
 const warnBeforeMs = 2_000;
 const inRedisWithinMs = 30_000;
 const degradedWithinMs = 15_000;
@@ -73,7 +83,7 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     const fates = createFates((seat) => house.partitionOf(seat) === partition, clock);
     const bought = new Map<string, number[]>();
     const crowd = startCrowd({ ...options, event, random, fates, bought });
-    const blow = await strike(at, scenario, watch, { partition, fates });
+    const blow = await strike(at, scenario, watch, { partition, fates, pace: options.pace });
     const seconds = (): string => `  ${Math.round((clock.monotonic() - startedAt) / 1_000)} s:`;
     say(`${seconds()} back in Redis; the crowd goes home …`);
     await clock.sleep(watchAfterMs);
@@ -124,17 +134,17 @@ function serverOf(stack: Stack, house: House, partition: number): GameRedis {
 function startCrowd(
   given: RoundOptions & { event: string; random: Random; fates: Fates; bought: Map<string, number[]> },
 ): Promise<CrowdReport> {
-  const { stack, event, buyers, clock, random, fates, bought } = given;
+  const { stack, event, buyers, pace, clock, random, fates, bought } = given;
   const crowd = runCrowd({
     url: stack.url,
     event,
     buyers,
-    overMs: arriveOverMs,
+    overMs: pace.arriveOverMs,
     patienceMs,
     clock,
     random,
     connectionsMax: 200,
-    thinkMs,
+    thinkMs: pace.thinkMs,
     onHold: (told: HoldEvent) => fates.told(told),
     onBought: (order, seats) => void bought.set(order, seats),
   });
@@ -158,13 +168,14 @@ async function strike(
   at: Hurting,
   scenario: ScenarioName,
   watch: ModeWatch,
-  where: { partition: number; fates: Fates },
+  where: { partition: number; fates: Fates; pace: Pace },
 ): Promise<Blow> {
   const { clock, random } = at;
   const { partition, fates } = where;
+  const [earliest, latest] = where.pace.blowMs;
   const script = scenarios[scenario];
   const problems: string[] = [];
-  const waitMs = blowFromMs + random.int(blowWithinMs);
+  const waitMs = earliest + random.int(latest - earliest);
   await clock.sleep(waitMs - warnBeforeMs);
   await script.before?.(at);
   await clock.sleep(warnBeforeMs);

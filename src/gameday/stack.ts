@@ -40,7 +40,7 @@ export interface StackOptions {
 const root = path.resolve(import.meta.dirname, '../..');
 const readyWithinMs = 90_000;
 const stopWithinMs = 20_000;
-const logTail = 20_000;
+const logTail = 3_000;
 
 export async function startStack(options: StackOptions): Promise<Stack> {
   const { clock } = options;
