@@ -13,6 +13,8 @@ import { type TestRedis, testRedis } from './redis.ts';
 export interface RedisApp extends TestApp {
   /** The default one. */
   redis: TestRedis;
+  /** By name. */
+  servers: ReadonlyMap<string, TestRedis>;
   /** The partition's row as it is now. */
   row(partition?: number): Promise<PartitionMode>;
   /** Waits for the mode; answers how long it took, ms. */
@@ -30,12 +32,21 @@ type Context = { after(run: () => Promise<void>): void };
 
 export async function startRedisApp(
   t: Context,
-  options: TestAppOptions & { redis?: TestRedis; waitForRedis?: boolean } = {},
+  options: TestAppOptions & {
+    /** Names of further servers (ONSALE_REDIS_SERVERS). */
+    servers?: string[];
+  } = {},
 ): Promise<RedisApp> {
-  const redis = options.redis ?? (await testRedis());
-  const app = await startTestApp(t, { ...options, env: { REDIS_URL: redis.url, ...options.env } });
-  // After the app, which would take its end for a loss.
-  t.after(() => redis.stop());
+  const redis = await testRedis();
+  const named = new Map<string, TestRedis>();
+  for (const name of options.servers ?? []) named.set(name, await testRedis());
+  const env: Record<string, string> = { REDIS_URL: redis.url, ...options.env };
+  if (named.size > 0) {
+    env.ONSALE_REDIS_SERVERS = [...named].map(([name, { url }]) => `${name}=${url}`).join(';');
+  }
+  const app = await startTestApp(t, { ...options, env });
+  // After the app, which would take their end for a loss.
+  for (const server of [redis, ...named.values()]) t.after(() => server.stop());
 
   const rows = async (): Promise<PartitionMode[]> =>
     (await app.app.events.modesRead(app.eventNo, systemClock.monotonic())).modes;
@@ -53,23 +64,26 @@ export async function startRedisApp(
     return systemClock.monotonic() - began;
   }
 
-  if (options.waitForRedis !== false) {
-    for (const { partition } of await rows()) await untilMode('redis', { partition });
-  }
+  for (const { partition } of await rows()) await untilMode('redis', { partition });
   return {
     ...app,
     redis,
+    servers: named,
     row,
     untilMode,
     async endGrace() {
       await app.database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1',
+        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND grace_until > clock_timestamp()',
         [app.eventNo],
       );
     },
     async assertAgreement() {
       const differing = async (): Promise<string[]> =>
-        (await Promise.all((await rows()).map((each) => differences(app, redis.url, each)))).flat();
+        (
+          await Promise.all(
+            (await rows()).map((each) => differences(app, (named.get(each.store ?? '') ?? redis).url, each)),
+          )
+        ).flat();
       const end = systemClock.monotonic() + 5_000;
       let found = await differing();
       while (found.length > 0 && systemClock.monotonic() < end) {
