@@ -219,15 +219,16 @@ RETURNS bigint LANGUAGE sql AS $$
   RETURNING q.ceiling
 $$;
 
--- What the leader read in Redis: the last number issued, and its arrivals by second. `p_redis_ms`: Redis's clock then.
+-- What the leader read in Redis: the last number issued, and its arrivals by second. `p_redis_ms`: Redis's clock then;
+-- `p_age_ms`: how long ago that was when the leader called.
 -- False: another term or epoch rules, nothing was changed.
 CREATE FUNCTION queue_note(
   p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_last bigint, p_redis_ms double precision,
-  p_seconds bigint[], p_lasts bigint[])
+  p_age_ms double precision, p_seconds bigint[], p_lasts bigint[])
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
-  v_skew double precision := extract(epoch FROM v_now)::double precision * 1000 - p_redis_ms;
+  v_skew double precision := extract(epoch FROM v_now)::double precision * 1000 - p_redis_ms - p_age_ms;
 BEGIN
   IF NOT lease_holds(p_event, p_term) THEN RETURN false; END IF;
   UPDATE queue_counters q SET

@@ -53,7 +53,10 @@ export interface ShardRow {
 }
 
 export interface Looked {
+  /** Redis's clock at the look, epoch ms. */
   at: number;
+  /** Milliseconds since then. */
+  ageMs: number;
   last: number;
   arrivals: readonly SecondOfArrivals[];
 }
@@ -135,10 +138,10 @@ export function createQueueControl(options: {
       return row?.ceiling ?? null;
     },
 
-    async note({ event, shard, epoch }, term, { at, last, arrivals }) {
+    async note({ event, shard, epoch }, term, { at, ageMs, last, arrivals }) {
       const [row] = await db.query<{ ruled: boolean }>(
         'queue_note',
-        'SELECT queue_note($1, $2, $3, $4, $5, $6, $7, $8) AS ruled',
+        'SELECT queue_note($1, $2, $3, $4, $5, $6, $7, $8, $9) AS ruled',
         [
           event,
           shard,
@@ -146,6 +149,7 @@ export function createQueueControl(options: {
           epoch,
           last,
           at,
+          ageMs,
           arrivals.map((one) => one.second),
           arrivals.map((one) => one.last),
         ],

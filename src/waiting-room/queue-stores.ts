@@ -62,6 +62,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
     const store = row.store === null ? undefined : numbers.get(row.store);
     if (!store) return giveUp(event, term, row, `no Redis named ${row.store} is configured`);
     let looked: LookOutcome;
+    const began = clock.monotonic();
     try {
       looked = await lookTwice(store, event, row, written.get(key) ?? 0);
     } catch (fault) {
@@ -77,7 +78,9 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
     busy.delete(key);
     if (looked.kind === 'stale') return giveUp(event, term, row, `knows epoch ${looked.epoch}`);
     const at = { event, shard: row.shard, epoch: row.epoch };
-    if (!(await control.note(at, term, looked))) return;
+    // Half of the way there and back, as nobody knows which half was longer.
+    const ageMs = (clock.monotonic() - began) / 2;
+    if (!(await control.note(at, term, { ...looked, ageMs }))) return;
     if (written.size > 1_000) written.clear();
     written.set(key, Math.floor(looked.at / 1000) - overlapSeconds);
   }

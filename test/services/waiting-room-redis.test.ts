@@ -245,6 +245,52 @@ test('W1: an epoch is opened once, and nothing at or above its ceiling is issued
   assert.deepEqual(await draw(99), { kind: 'stale', epoch: 0 });
 });
 
+test('W1: numbering is handed over by the ruling term, on the epoch it expects, to a clock that is right, once it has settled', {
+  skip,
+}, async (t) => {
+  const world = await setUp(t, { settleMs: 60_000 });
+  const { event, database } = world;
+  const { control } = world.start('a');
+  const [row] = (await control.read(event)).shards;
+  const command = {
+    event,
+    shard: 0,
+    epoch: row!.epoch,
+    term: 1,
+    store: 'default',
+    runIds: ['r'],
+    step: 100,
+    redisMs: Date.now(),
+  };
+  assert.deepEqual(await control.toRedis({ ...command, term: 2 }), { kind: 'other_term' });
+  assert.deepEqual(await control.toRedis({ ...command, epoch: row!.epoch - 1 }), { kind: 'other_mode' });
+  for (const off of [-5_000, 5_000]) {
+    assert.deepEqual(await control.toRedis({ ...command, redisMs: Date.now() + off }), { kind: 'clock' });
+  }
+  const turned = await control.toRedis({ ...command, redisMs: Date.now() });
+  assert.ok(turned.kind === 'turned' && turned.epoch > row!.epoch && turned.ceiling >= 101);
+  assert.deepEqual(await control.toRedis(command), { kind: 'other_mode' });
+
+  const at = { event, shard: 0, epoch: turned.epoch };
+  const looked = { at: Date.now(), ageMs: 0, last: 7, arrivals: [{ second: 5, last: 7 }] };
+  assert.equal(await control.note(at, 2, looked), false);
+  assert.equal(await control.note({ ...at, epoch: row!.epoch }, 1, looked), false);
+  assert.equal(await control.note(at, 1, looked), true);
+  assert.equal(await control.note(at, 1, { ...looked, last: 3, arrivals: [{ second: 5, last: 3 }] }), true);
+  assert.equal((await counterOf(world)).last, 7, 'it only rises');
+  assert.equal((await database.query('SELECT last::int FROM queue_arrivals'))[0].last, 7);
+  const ceiling = await control.raise(at, 1_000_000_000, 500);
+  assert.equal(ceiling, turned.ceiling - 1 + 500 + 1, 'whatever a caller says was issued');
+  assert.equal(await control.raise({ ...at, epoch: row!.epoch }, 10, 500), null);
+
+  const lost = { ...at, term: 1, reporter: 'a', reason: 'test', seen: 20, step: 100 };
+  assert.equal(await control.toPostgres(lost), 'turned');
+  assert.deepEqual(await gapsOf(world), [{ first: turned.ceiling, last: ceiling! - 1 }]);
+  assert.equal(await control.note(at, 1, looked), false);
+  const { epoch } = await counterOf(world);
+  assert.deepEqual(await control.toRedis({ ...command, epoch, redisMs: Date.now() }), { kind: 'settling' });
+});
+
 test('D1: two processes that lose Redis turn the numbering to Postgres without a leader, one alone does not', {
   skip,
 }, async (t) => {

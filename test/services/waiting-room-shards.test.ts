@@ -131,7 +131,7 @@ for (const [store, servers, skip] of [
       json.shards.map(({ issued: count }) => count),
       Array.from({ length: shards }, (_, shard) => people.filter((person) => person.shard === shard).length),
     );
-    assert.ok(json.clockDifferenceMs < 500);
+    assert.equal(json.clockDifferenceMs > 0, servers > 0, 'measured where clocks of others stamped');
     assert.match(text, /Kendall tau/);
   });
 }
