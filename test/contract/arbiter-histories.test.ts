@@ -36,13 +36,19 @@ const kinds = new Set<string>();
 interface Grant {
   id: number;
   visitor: string;
+  /** Only such a hold can become an order. */
+  extended?: boolean;
 }
 type Commands = ReturnType<typeof commandsOf>;
 type Step = (commands: Commands, world: ArbiterWorld) => Promise<unknown>;
 
 for (const seed of seeds) {
   test(`S1-S8: history ${seed} goes in Postgres as in the reference`, async () =>
-    compare(seed, await inProcessWorld(), await postgresWorld(database, db), newEpoch));
+    compare(seed, await inProcessWorld(), await postgresWorld(database, db), {
+      epoch: newEpoch,
+      // A claim to a forgotten id makes room there, whatever becomes of it: the next sweep has one less.
+      sameSweeps: false,
+    }));
 
   test(
     `S1-S8: history ${seed} goes in Redis as in the reference, rebuilds in the middle of it unnoticed`,
@@ -50,7 +56,10 @@ for (const seed of seeds) {
       skip: withoutRedis,
     },
     async () =>
-      compare(seed, await inProcessWorld(), await redisWorld(redis!, store!, redis!.client()), takenAlong),
+      compare(seed, await inProcessWorld(), await redisWorld(redis!, store!, redis!.client()), {
+        epoch: takenAlong,
+        sameSweeps: true,
+      }),
   );
 }
 
@@ -72,7 +81,7 @@ async function compare(
   seed: number,
   reference: ArbiterWorld,
   compared: ArbiterWorld,
-  epoch: Step,
+  { epoch, sameSweeps }: { epoch: Step; sameSweeps: boolean },
 ): Promise<void> {
   const random = seededRandom(seed * 7_919);
   const worlds = [reference, compared] as const;
@@ -85,12 +94,16 @@ async function compare(
     past.push(name);
     const [expected, actual] = [await step(commands[0], worlds[0]), await step(commands[1], worlds[1])];
     const where = `seed ${seed}, step ${i}:\n${past.join('\n')}`;
-    assert.deepEqual(comparable(actual), comparable(expected), where);
+    if (name !== 'sweep' || sameSweeps) assert.deepEqual(comparable(actual), comparable(expected), where);
     assert.deepEqual(await commands[1].codes(), await commands[0].codes(), where);
     const outcome = expected as { kind?: string; hold?: Hold } | null;
     if (outcome?.kind === 'granted') {
       const { hold, visitor } = outcome.hold!;
       grants.push({ id: Number.parseInt(hold.slice(-12), 16), visitor });
+    }
+    if (outcome?.kind === 'extended') {
+      const id = Number.parseInt(outcome.hold!.hold.slice(-12), 16);
+      grants.findLast((grant) => grant.id === id)!.extended = true;
     }
     kinds.add(`${name.split(' ')[0]} ${outcome?.kind ?? ''}`);
   }
@@ -114,7 +127,7 @@ function drawStep(random: Random, n: number, grants: Grant[], epoch: Step): [str
   // Mostly one of the latest grants, and mostly by its owner: otherwise nearly all answers are "gone".
   const any = visitors[random.int(visitors.length)]!;
   const late = grants.at(-1 - random.int(4));
-  const chosen = random.int(4) > 0 && late ? late : { id: 1 + random.int(n), visitor: any };
+  const chosen: Grant = random.int(4) > 0 && late ? late : { id: 1 + random.int(n), visitor: any };
   const earlier = chosen.id;
   const visitor = random.int(5) === 0 ? any : chosen.visitor;
   const order = 1_000 + random.int(2);
@@ -125,7 +138,7 @@ function drawStep(random: Random, n: number, grants: Grant[], epoch: Step): [str
     const force = random.int(2) === 0 ? order : undefined;
     return [`release ${earlier} ${visitor} ${force}`, (c) => c.release(earlier, visitor, force)];
   }
-  if (roll < 78) return drawProject(random, n, earlier);
+  if (roll < 78) return drawProject(random, n, chosen);
   if (roll < 88) {
     const ms = stepMs * (1 + random.int(5));
     return [`advance ${ms}`, (_, world) => world.advance(ms)];
@@ -160,7 +173,7 @@ function drawHold(random: Random, n: number, visitor: string, earlier: number): 
   return [name, (c) => c.hold(id, visitor, claim, more)];
 }
 
-function drawProject(random: Random, n: number, earlier: number): [string, Step] {
+function drawProject(random: Random, n: number, { id, extended }: Grant): [string, Step] {
   const states = ['available', 'available', 'available', 'available', 'reserved', 'sold', 'blocked'] as const;
   const changes = Array.from({ length: random.int(3) }, (_, i) => {
     const version = Math.max(1, n - random.int(20));
@@ -170,7 +183,8 @@ function drawProject(random: Random, n: number, earlier: number): [string, Step]
       'available',
     ];
   });
-  const holds = { ordered: random.int(2) ? [earlier] : [], ended: random.int(4) ? [] : [1 + random.int(n)] };
+  const ended = random.int(4) ? [] : [random.int(2) ? id : 1 + random.int(n)];
+  const holds = { ordered: extended ? [id] : [], ended };
   return [`project ${JSON.stringify([changes, holds])}`, (c) => c.project(changes, holds)];
 }
 

@@ -11,10 +11,7 @@ local function bind(hold, r, order)
   local seats = covered(hold, r)
   r[ORDER] = order
   r[DEADLINE] = math.max(r[DEADLINE], math.min(now + EXTEND_TO_MS, r[GRANTED] + LIFE_MAX_MS))
-  for _, seat in ipairs(seats) do
-    call('SETBIT', BITS, seat, 1)
-    call('HSET', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold)
-  end
+  for _, seat in ipairs(seats) do call('HSET', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold) end
   write(hold, r, r[DEADLINE])
 end
 

@@ -2,8 +2,7 @@
 -- KEYS    those of partition.lua
 -- ARGV    1 how many at most
 -- RETURNS {how many, 1 when there may be more}
--- RULES   S4 holds without it. The lapsed lease of an order is tidied along, uncounted: the order itself stays, and so does
---         what tells it from a later hold of its seats.
+-- RULES   S4 holds without it. The lapsed lease of an order is tidied along, uncounted: the order itself stays.
 local limit, swept = tonumber(ARGV[1]), 0
 if answering == 0 or limit == nil then return { 0, 0 } end
 local holds = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 2 * limit)
@@ -11,7 +10,7 @@ for _, hold in ipairs(holds) do
   if swept == limit then break end
   local r = read(hold)
   if r and r[KIND] == HELD.ordered then
-    for _, seat in ipairs(covered(hold, r)) do call('SETBIT', BITS, seat, 0) end
+    uncover(hold, r)
     call('ZREM', DUE, hold)
   elseif r then
     swept = swept + 1
