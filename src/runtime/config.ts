@@ -1,6 +1,20 @@
 import path from 'node:path';
+import {
+  databaseUrl,
+  defaultRedis,
+  httpUrl,
+  longEnough,
+  type Parsed,
+  redisServers,
+  redisUrl,
+  stripeKey,
+  trustedProxies,
+  webhookSecrets,
+  wholeNumber,
+} from './config-values.ts';
 import { fallbackDataDir } from './postgres-install.ts';
-import { parseRedisUrl } from './redis-url.ts';
+
+export { defaultRedis };
 
 /** Everything that is read from the environment, once, at start. Frozen; `app.ts` hands each part its branch. */
 export interface Config {
@@ -60,8 +74,6 @@ export type ConfigOutcome = { kind: 'ok'; config: Config } | { kind: 'invalid'; 
 export const organiserPasswordLengthMin = 12;
 export const secretLengthMin = 32;
 
-type Parsed<T> = { value: T } | { problem: string };
-
 interface Variable<T> {
   doc: string;
   /** What holds when it is not set, in words. */
@@ -73,8 +85,6 @@ interface Variable<T> {
 
 const variable = <T>(definition: Variable<T>): Variable<T> => definition;
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
-/** The name of what REDIS_URL, or the private server, is. */
-export const defaultRedis = 'default';
 const stripeApi = 'https://api.stripe.com';
 
 const variables = {
@@ -356,78 +366,6 @@ function editDistance(a: string, b: string): number {
     row = next;
   }
   return row[b.length]!;
-}
-
-function wholeNumber(text: string, min: number, max: number): Parsed<number> {
-  const value = Number(text);
-  if (/^\d+$/.test(text) && value >= min && value <= max) return { value };
-  return { problem: `is not a whole number from ${min} to ${max}` };
-}
-
-function longEnough(text: string, min: number): Parsed<string> {
-  return text.length >= min
-    ? { value: text }
-    : { problem: `has ${text.length} characters, at least ${min} are needed` };
-}
-
-function databaseUrl(text: string): Parsed<string> {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !/^postgres(ql)?:$/.test(url.protocol)) return { problem: 'is not a postgres:// address' };
-  return url.pathname.length > 1
-    ? { value: text }
-    : { problem: 'names no database (postgres://host/database)' };
-}
-
-function redisUrl(text: string): Parsed<string> {
-  const parsed = parseRedisUrl(text);
-  return 'problem' in parsed ? parsed : { value: text };
-}
-
-function redisServers(text: string): Parsed<{ name: string; url: string }[]> {
-  const value: { name: string; url: string }[] = [];
-  for (const part of text.split(';').filter((entry) => entry.trim() !== '')) {
-    const equals = part.indexOf('=');
-    const name = part.slice(0, Math.max(equals, 0)).trim();
-    const url = part.slice(equals + 1).trim();
-    if (!/^[a-z0-9-]{1,32}$/.test(name))
-      return { problem: 'is not of the form north=redis://…;south=redis://… (names of a-z, 0-9, hyphens)' };
-    if (name === defaultRedis)
-      return { problem: `names a server ${defaultRedis}, which is that of REDIS_URL` };
-    if (value.some((other) => other.name === name)) return { problem: `names ${name} twice` };
-    const parsed = parseRedisUrl(url);
-    if ('problem' in parsed) return { problem: `gives ${name} an address that ${parsed.problem}` };
-    value.push({ name, url });
-  }
-  return { value };
-}
-
-function httpUrl(text: string): Parsed<string> {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !/^https?:$/.test(url.protocol)) return { problem: 'is not an http:// or https:// address' };
-  if (url.username || url.search || url.hash) return { problem: 'may hold neither credentials, nor ? or #' };
-  return { value: url.href.replace(/\/+$/, '') };
-}
-
-function stripeKey(text: string, form: RegExp, example: string): Parsed<string> {
-  return form.test(text) ? { value: text } : { problem: `does not look like ${example}` };
-}
-
-function webhookSecrets(text: string): Parsed<string[]> {
-  const value = text.split(',').map((part) => part.trim());
-  return value.every((part) => /^whsec_\S+$/.test(part))
-    ? { value }
-    : { problem: 'does not look like whsec_…, comma separated' };
-}
-
-function trustedProxies(text: string): Parsed<number | string[]> {
-  if (/^\d+$/.test(text)) return wholeNumber(text, 1, 10);
-  const value = text.split(',').map((part) => part.trim());
-  const known = /^(loopback|linklocal|uniquelocal|[\d.]+(\/\d+)?|[\da-f:.]*:[\da-f:.]*(\/\d+)?)$/i;
-  if (value.every((part) => known.test(part))) return { value };
-  return {
-    problem:
-      'is neither a number of hops (1 to 10) nor a list of addresses; believing everybody would let buyers choose their own address',
-  };
 }
 
 function isLive(key: string): boolean {
