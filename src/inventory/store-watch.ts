@@ -45,9 +45,12 @@ export interface StoreWatch {
 }
 
 const turnMs = 100;
-/** Two failed probes of 400 ms each, the gap and the change of the row fit into two seconds. */
+/** Up to the next probe, two that fail and the gap between them: the change of the row still fits into two seconds. */
 const probeEveryMs = 400;
-const secondProbeAfterMs = 100;
+/** A connection that broke is made anew within this time, if anybody is there. */
+const repeatAfterMs = 100;
+/** Whoever did not answer in time may just be slow: a fork, a long script, a busy machine. */
+const repeatAfterTimeoutMs = 400;
 /** One bad probe is none. */
 const evidenceNeeded = 2;
 /** Keys that are being moved between a cluster's nodes answer later; not that much later. */
@@ -122,9 +125,8 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     }
     await Promise.all(
       [...led].map(async ([event, term]) => {
-        // Without any Redis there is little to watch: a row that was left behind by other settings.
-        const notBefore = stores.length > 0 ? clock.monotonic() - probeEveryMs : undefined;
-        const { modes: rows } = await modes.read(event, notBefore);
+        // Up to a second old: what follows from it is conditional on the row as it is then.
+        const { modes: rows } = await modes.read(event);
         for (const row of rows) attend(event, term, row);
       }),
     );
@@ -188,7 +190,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       if (!symptom) return;
       evidence += symptom.weight;
       if (evidence >= evidenceNeeded) return await degrade(event, row, mine, symptom.reason, startedAt);
-      await clock.sleep(secondProbeAfterMs);
+      await clock.sleep(symptom.reason === 'timeout' ? repeatAfterTimeoutMs : repeatAfterMs);
     }
   }
 
@@ -327,6 +329,9 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
         { event, partition, ...figures, pauseMs: Math.round(outcome.pauseMs) },
         'Redis arbitrates now',
       );
+    } else if (outcome.kind === 'refused' && outcome.reason === 'in_grace') {
+      // By Postgres's clock, which is not this process's.
+      mine.restoreDueAt = now + turnMs;
     } else {
       fail(mine, now);
       const why = outcome.kind === 'failed' ? { err: outcome.fault } : { reason: outcome.reason };
