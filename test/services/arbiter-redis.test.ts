@@ -492,6 +492,44 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     assert.deepEqual([codes[0], codes[3], codes[4], codes[7]], [255, 1, 3, 255]);
   });
 
+  test('S4: of an area with many lapsed holds the units are taken in order from the start and around, until none is left', async () => {
+    const world = await makeWorld();
+    const { load, hold } = commandsOf(world);
+    await load(900);
+    const area = { kind: 'units' as const, first: 100, count: 777 };
+    // All of the area but its every 90th unit is held; every 7th of the holds lapses, far more than are looked up one by one.
+    const held = times(area.count, (i) => area.first + i).filter((seat) => seat % 90 !== 0);
+    await Promise.all(
+      held.map((seat, i) => hold(i, `v${i}`, seatsOf(seat), { ttlMs: i % 7 === 0 ? minute : 10 * minute })),
+    );
+    await world.advance(2 * minute);
+    const free = new Set(held.filter((_, i) => i % 7 === 0));
+    for (let seat = area.first; seat < area.first + area.count; seat++) if (seat % 90 === 0) free.add(seat);
+    assert.ok(free.size > 100);
+    const starts = times(60, (i) => (i * 311) % area.count);
+    const outcomes = await Promise.all(
+      starts.map((start, i) => hold(2_000 + i, `w${i}`, { ...area, quantity: 3, start })),
+    );
+    starts.forEach((start, i) => {
+      const around = times(area.count, (place) => area.first + ((start + place) % area.count));
+      const expected = around.filter((seat) => free.has(seat)).slice(0, 3);
+      if (expected.length < 3) {
+        assert.deepEqual(outcomes[i], { kind: 'taken', seats: [] });
+        return;
+      }
+      for (const seat of expected) free.delete(seat);
+      assert.deepEqual(
+        grantedHold(outcomes[i]!).seats,
+        expected.sort((a, b) => a - b),
+      );
+    });
+    assert.ok(free.size < 3 && outcomes.at(-1)!.kind === 'taken');
+    if (free.size > 0) {
+      const rest = await hold(3_000, 'last', { ...area, quantity: free.size, start: 5 });
+      assert.deepEqual(new Set(grantedHold(rest).seats), free);
+    }
+  });
+
   test('partitions of one event do not know of each other', async () => {
     const world = await makeWorld();
     await commandsOf(world).load(4);
