@@ -159,7 +159,9 @@ BEGIN
                   ELSE v.refused END;
   IF refused IS NOT NULL THEN RETURN; END IF;
   UPDATE event_partitions e SET mode = 'redis', epoch = p_rebuild, run_ids = p_run_ids, rebuild_epoch = NULL,
-      grace_until = NULL, reason = NULL, restored_at = clock_timestamp(), changed_at = clock_timestamp()
+      -- A first move is no restore: a store that was never lost is believed lost at once.
+      restored_at = CASE WHEN e.reason IS NULL THEN e.restored_at ELSE clock_timestamp() END,
+      grace_until = NULL, reason = NULL, changed_at = clock_timestamp()
    WHERE e.event_no = p_event AND e.partition = p_partition;
   -- They are the other store's from here on. What the seats' rows still say names an epoch that is over.
   DELETE FROM holds h WHERE h.event_no = p_event AND h.partition = p_partition;

@@ -36,12 +36,6 @@ async function inMode(app: TestApp, mode: 'redis' | 'postgres'): Promise<boolean
   return rows.every((row) => row.mode === mode);
 }
 
-/** Arbitrated by Redis, and for so long that a loss is believed at once. */
-async function untilRedisIsSettled(app: TestApp): Promise<void> {
-  await until(() => inMode(app, 'redis'), 'Redis to arbitrate');
-  await app.database.query(`UPDATE event_partitions SET restored_at = restored_at - interval '1 minute'`);
-}
-
 const seatsOn = (text: string | null): string[] => (text ?? '').match(/Seat \d+/g) ?? [];
 
 test('D1: Redis is killed while seats are in the basket: the page shows its receipt by itself and the seats are paid', {
@@ -49,7 +43,7 @@ test('D1: Redis is killed while seats are in the basket: the page shows its rece
 }, async (t) => {
   const redis = await testRedis(t);
   const app = await startTestApp(t, { seats: 200, env: { REDIS_URL: redis.url } });
-  await untilRedisIsSettled(app);
+  await until(() => inMode(app, 'redis'), 'Redis to arbitrate');
   const { page, errors } = await visit(t, browser, app.url, phone);
   await joinAndEnter(page, app.event);
   await takeBest(page, 2);
@@ -79,7 +73,7 @@ test('D1: a page that was asleep through it all shows its receipt when it is ope
 }, async (t) => {
   const redis = await testRedis(t);
   const app = await startTestApp(t, { seats: 200, env: { REDIS_URL: redis.url } });
-  await untilRedisIsSettled(app);
+  await until(() => inMode(app, 'redis'), 'Redis to arbitrate');
   const early = await visit(t, browser, app.url, phone);
   const late = await visit(t, browser, app.url, desktop);
   for (const { page } of [early, late]) {
