@@ -68,7 +68,7 @@ async function queue(person: Person, world: World): Promise<{ pass: string } | E
     }
     const over = world.tally.seen(status);
     if (over) return { end: over };
-    let waitMs = pollMs(status, joined.body.number, world.random);
+    let waitMs = pollMs(status, joined.body, world.random);
     if ((status.frontier[joined.body.shard] ?? 0) >= joined.body.number && status.phase === 'open') {
       const redeemed = await buyer.pass(joined.body.ticket);
       if (redeemed.status === 200) return { pass: redeemed.body.pass };
@@ -104,7 +104,8 @@ async function fillBasket(person: Person, world: World, pass: string): Promise<{
       const { body: status } = await buyer.status();
       const over = world.tally.seen(status);
       if (over) return { end: over };
-      if (!(await pause(world, pollMs(status, 0, world.random)))) return { end: 'gave_up' };
+      if (!(await pause(world, pollMs(status, { number: 0, shard: 0 }, world.random))))
+        return { end: 'gave_up' };
     } else if (!(await pause(world, 100 + world.random.int(900)))) return { end: 'gave_up' };
   }
 }
@@ -197,8 +198,9 @@ function hotSeats(quantity: number, random: Random): number[] {
 }
 
 /** As the page polls: the wait's tenth, within the published bounds, with jitter in proportion. */
-function pollMs(status: StatusObject, number: number, random: Random): number {
-  const ahead = Math.max(0, number - (status.frontier[0] ?? 0));
+function pollMs(status: StatusObject, place: { number: number; shard: number }, random: Random): number {
+  // Shards are called side by side: each of them has its share of the rate.
+  const ahead = Math.max(0, place.number - (status.frontier[place.shard] ?? 0)) * status.frontier.length;
   const waitMs = status.rate.measured > 0 ? (ahead / status.rate.measured) * 1_000 : 0;
   const base = Math.min(status.poll.maxMs, Math.max(status.poll.minMs, waitMs / 10));
   return base * (0.85 + random.int(150) / 1_000);
