@@ -25,12 +25,17 @@ async function liveHolds(buyer: TestBuyer): Promise<{ partition: number; seats: 
 
 /** Partitions whose store does not answer. */
 const away = new Set<number>();
+/** Partition 0 answers every other claim. */
+let flapping = false;
+let asked = 0;
 
 function partlyAway(made: Arbiter): Arbiter {
   return {
     ...made,
     hold: async (command) =>
-      away.has(command.partition) ? { kind: 'retry', afterMs: 700 } : await made.hold(command),
+      away.has(command.partition) || (flapping && command.partition === 0 && asked++ % 2 === 1)
+        ? { kind: 'retry', afterMs: 700 }
+        : await made.hold(command),
     find: async (event, partition, hold) => {
       if (away.has(partition)) throw new StoreFault('store_unavailable', 'it is away');
       return await made.find(event, partition, hold);
@@ -155,29 +160,34 @@ describe('a house of three partitions', () => {
   });
 
   test('S2: the same wish six times at once is one hold', async () => {
+    flapping = true;
     for (let i = 0; i < 5; i++) {
       const buyer = await app.admitted();
       const answers = await Promise.all(
         Array.from({ length: 6 }, () => buyer.best({ quantity: 2 }, { key: `at-once-${i}` })),
       );
-      assert.equal(
-        new Set(answers.map(({ body }) => body.hold)).size,
-        1,
-        JSON.stringify(answers.map(outcome)),
-      );
+      // Some are told to come again, the others all tell of the same hold.
+      const said = answers.filter(({ status }) => status !== 503);
+      assert.equal(new Set(said.map(({ body }) => body.hold)).size, 1, JSON.stringify(answers.map(outcome)));
       assert.equal((await liveHolds(buyer)).length, 1);
     }
+    flapping = false;
   });
 
   test('a wish that was given back leaves no ghost in another partition', async () => {
     for (let i = 0; i < 4; i++) {
       const buyer = await app.admitted();
-      const { body } = await buyer.best({ quantity: 2 }, { key: `ghost-${i}` });
+      const key = `ghost-${i}`;
+      // The late repeat finds the best in another partition than its first try did.
+      const [first, second] = i % 2 === 0 ? [[], [0]] : [[0], []];
+      for (const partition of first) away.add(partition);
+      const { body } = await buyer.best({ quantity: 2 }, { key });
+      away.clear();
       assert.equal((await buyer.request('DELETE', `/api/holds/${body.hold}`)).status, 204);
-      for (let again = 0; again < 3; again++) {
-        const late = await buyer.best({ quantity: 2 }, { key: `ghost-${i}` });
-        assert.deepEqual(outcome(late), [410, 'hold_gone']);
-      }
+      for (const partition of second) away.add(partition);
+      const late = await buyer.best({ quantity: 2 }, { key });
+      away.clear();
+      assert.deepEqual(outcome(late), [410, 'hold_gone']);
       assert.deepEqual(await liveHolds(buyer), []);
     }
   });
