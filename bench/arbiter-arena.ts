@@ -128,7 +128,7 @@ export function arbiterArena(
 const patience = 20;
 
 /** Asks again when the store did not answer in time, as a web process does; the claim is the same by its id. */
-async function surely<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+export async function surely<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
   for (let i = 1; ; i++) {
     try {
       return await ask();

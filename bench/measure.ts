@@ -46,6 +46,8 @@ export interface Spread {
   values: number[];
   /** Medians of the details. */
   detail: Record<string, number>;
+  /** By run. */
+  details: Record<string, number>[];
 }
 
 export interface Measured {
@@ -85,6 +87,7 @@ export function spreadOf(name: string, unit: string, samples: readonly Sample[])
     lowest: rounded(Math.min(...values)),
     highest: rounded(Math.max(...values)),
     values: values.map(rounded),
+    details: samples.map((sample) => sample.detail ?? {}),
     detail: Object.fromEntries(
       keys.map((key) => [key, rounded(median(samples.map((sample) => sample.detail?.[key] ?? 0)))]),
     ),

@@ -46,6 +46,9 @@ async function main(): Promise<number> {
   const { bench } = (await import(`./${name}.ts`)) as { bench: Bench };
   const progress = (text: string): void => void process.stderr.write(`${text}\n`);
   const servers = openServers();
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(name, () => void servers.stop().finally(() => process.exit(130)));
+  }
   const startedAt = new Date().toISOString();
   try {
     const measured = await bench.run({ runs, seconds, servers, only: values.only, progress });

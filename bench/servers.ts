@@ -16,6 +16,8 @@ import { cpuMsOf } from './cpu-time.ts';
 export interface Servers {
   /** The address of a migrated database on a Postgres that flushes each commit. */
   postgres(): Promise<string>;
+  /** The address of an empty database of its own beside it. */
+  freshDatabase(): Promise<string>;
   /** A Redis that saves nothing, as our private one. */
   redis(): Promise<RedisServer>;
   postgresCpuMs(): number;
@@ -34,11 +36,13 @@ export function openServers(): Servers {
   let redis: Promise<RedisServer> | undefined;
   let redisPid = 0;
 
+  let server: PostgresServer | undefined;
+  let databases = 0;
   async function openPostgres(): Promise<string> {
     const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-bench-'));
     fs.chmodSync(dataDir, 0o711);
     closing.push(async () => fs.rmSync(dataDir, { recursive: true, force: true }));
-    const server: PostgresServer = await startPostgres({
+    const started = await startPostgres({
       dataDir,
       durable: true,
       // A baseline that is refused by an index says so in the log each time, which would be measured too.
@@ -46,10 +50,11 @@ export function openServers(): Servers {
       log: silentLogger,
       clock: systemClock,
     });
-    closing.push(() => server.stop());
-    postgresPid = server.pid;
-    await server.ensureDatabase(database);
-    const url = server.url(database);
+    server = started;
+    closing.push(() => started.stop());
+    postgresPid = started.pid;
+    await started.ensureDatabase(database);
+    const url = started.url(database);
     const outcome = await migrate(url);
     if (outcome.kind !== 'migrated') throw new Error(`not migrated: ${JSON.stringify(outcome)}`);
     versions.postgres = await versionOf(url);
@@ -73,6 +78,13 @@ export function openServers(): Servers {
     redis: () => {
       redis ??= openRedis();
       return redis;
+    },
+    freshDatabase: async () => {
+      postgres ??= openPostgres();
+      await postgres;
+      const name = `${database}_${++databases}`;
+      await server!.ensureDatabase(name);
+      return server!.url(name);
     },
     redisCpuMs: () => cpuMsOf(redisPid),
     postgres: () => {

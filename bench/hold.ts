@@ -1,0 +1,90 @@
+import { serveIn } from './child.ts';
+import { type Loaded, loadWith } from './http-load.ts';
+import { type Case, type Comparison, compare, interleave, type Sample } from './measure.ts';
+import type { Bench } from './run.ts';
+import { holdRequest, openSale, type Sale } from './sale.ts';
+
+const seats = 50_000;
+const connections = 64;
+const seatsPerHold = 2;
+/** Each run's holds are on seats of their own; what is left of them after the time is not used. */
+const holdsPerRun = Math.floor(seats / seatsPerHold / 6);
+/** Seats that are held before the refusals begin. */
+const takenSeats = 200;
+
+const comparisons: Comparison[] = [
+  { case: 'hold granted', baseline: 'bare route', budget: 0.5 },
+  { case: 'hold refused', baseline: 'bare route', budget: 0.6 },
+];
+
+export const bench: Bench = {
+  name: 'hold',
+  question: 'What does a hold over HTTP cost beside a bare route of the same schema that answers a constant?',
+  async run({ servers, runs, seconds, progress }) {
+    const bare = await serveIn('baselines/bare-route.ts', {});
+    const sale = await openSale(servers, { seats });
+    try {
+      let fresh = 0;
+      const take = (holds: number): Buffer[] =>
+        Array.from({ length: holds }, () => {
+          const first = fresh;
+          fresh = (fresh + seatsPerHold) % seats;
+          return holdRequest(sale, [first, first + 1]);
+        });
+      await loadWith(sale.served.url, {
+        connections,
+        requests: take(takenSeats / seatsPerHold),
+        seconds: 30,
+      });
+      const refusals = (count: number): Buffer[] =>
+        Array.from({ length: count }, (_, index) => {
+          const first = (index * seatsPerHold) % takenSeats;
+          return holdRequest(sale, [first, first + 1]);
+        });
+      const warmUp = 500;
+      const constant = refusals(60_000);
+      await loadWith(bare.url, { connections, requests: constant.slice(0, warmUp), seconds: 5 });
+      await loadWith(sale.served.url, { connections, requests: take(warmUp), seconds: 5 });
+      await loadWith(sale.served.url, { connections, requests: refusals(warmUp), seconds: 5 });
+
+      const against = (
+        name: string,
+        requests: () => Buffer[],
+        status: number,
+        served: Sale['served'],
+      ): Case => ({
+        name,
+        unit: 'requests/s',
+        async measure() {
+          const list = requests();
+          const cpuBefore = served.cpuMs();
+          const loaded = await loadWith(served.url, { connections, requests: list, seconds });
+          return sampleOf(loaded, status, served.cpuMs() - cpuBefore);
+        },
+      });
+      const spreads = await interleave(
+        [
+          against('bare route', () => constant, 201, bare),
+          against('hold granted', () => take(holdsPerRun), 201, sale.served),
+          against('hold refused', () => refusals(40_000), 409, sale.served),
+        ],
+        runs,
+        progress,
+      );
+      return { spreads, lines: compare('hold', spreads, comparisons) };
+    } finally {
+      await sale.stop();
+      await bare.stop();
+    }
+  },
+};
+
+/** All answers have to be of the one status. */
+export function sampleOf(loaded: Loaded, status: number, serverCpuMs: number): Sample {
+  const { answers, elapsedMs, statuses, samples, p50Ms, p99Ms } = loaded;
+  if (statuses.get(status) !== answers) {
+    throw new Error(`not all ${status}: ${JSON.stringify([...statuses])} ${JSON.stringify([...samples])}`);
+  }
+  const value = (answers / elapsedMs) * 1_000;
+  return { value, detail: { answers, p50Ms, p99Ms, serverCpuUs: (serverCpuMs / answers) * 1_000 } };
+}
