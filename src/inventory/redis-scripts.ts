@@ -45,7 +45,7 @@ export function partitionTag(prefix: string, event: EventNo, partition: Partitio
   return `${prefix}:${event}:${partition}`;
 }
 
-/** In the order of KEYS in lua/partition.lua; the last one is the probe's alone. */
+/** In the order of KEYS in lua/partition.lua; `begin` and `probe` have one more. */
 const keyNames = ['meta', 'bits', 'codes', 'state', 'due'] as const;
 
 export function partitionKeys(tag: string): string[] {

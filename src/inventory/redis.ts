@@ -72,7 +72,7 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
   const run = (name: ScriptName, at: Place, args: readonly RedisArg[]): Promise<unknown> => {
     const tag = partitionTag(prefix, at.event, at.partition);
     const keys = partitionKeys(tag);
-    if (name === 'probe') keys.push(probeKey(tag));
+    if (name === 'probe' || name === 'begin') keys.push(probeKey(tag));
     return store.call(tag, scripts[name], keys, args);
   };
 

@@ -35,7 +35,7 @@ const prefix = 'test';
 let events = 0;
 
 /** A store that trusts nobody yet, connected. */
-export async function connectedStore(server: TestRedis): Promise<RedisStore> {
+export async function connectedStore(server: { url: string }): Promise<RedisStore> {
   const store = createRedisStore({
     name: 'default',
     url: server.url,
@@ -47,10 +47,19 @@ export async function connectedStore(server: TestRedis): Promise<RedisStore> {
 }
 
 /** A new event of its own in the store, open, without seats. */
-export async function redisWorld(
+export function redisWorld(
   server: TestRedis,
   store: RedisStore,
   client: Redis,
+  options: { claimsPerCall?: number } = {},
+): Promise<RedisWorld> {
+  return redisWorldAt(async () => ({ runIds: [server.runId], client }), store, options);
+}
+
+/** Likewise, where who serves the tag is known by the tag alone. */
+export async function redisWorldAt(
+  place: (tag: string) => Promise<{ runIds: string[]; client: Redis }>,
+  store: RedisStore,
   options: { claimsPerCall?: number } = {},
 ): Promise<RedisWorld> {
   events += 1;
@@ -58,12 +67,13 @@ export async function redisWorld(
   const at = { event, partition: 0 };
   const tag = partitionTag(prefix, event, 0);
   const keys = partitionKeys(tag);
+  const { runIds, client } = await place(tag);
   const redis = createRedisArbiter({ store, prefix, clock: systemClock, ...options });
   let phase: Phase = 'open';
   let version = 1;
   let epoch = 0;
   let moving = false;
-  store.trust(tag, [server.runId]);
+  store.trust(tag, runIds);
 
   const dump = async (): Promise<Dump> => {
     const text = await client.eval(dumpScript, keys.length, ...keys);

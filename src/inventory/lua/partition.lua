@@ -4,12 +4,13 @@
 --       3 codes  a character a seat: its decided state's index in seatStates, or x: not of this partition
 --       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version when not 1, h<hold> record, v<visitor> his live hold,
 --                q<holder> the holds that may count in his quota, each with a comma behind
---       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; an order's without a lease: none
+--       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; an order's without a lease: none;
+--                and a member of dashes that is never due, so that the key is always there
 -- RULES A lease lapses by Redis's TIME alone (S3, S4). s<seat> exists only while the seat's decided state is available, and
 --       names the last hold that took it with that hold's own deadline. While the earliest of `due` lies ahead no lease has
 --       lapsed. A script reads its whole input before it writes, so that it never ends half-way.
 --       `state` would be a listpack, searched from end to end, until it has 512 fields (hash-max-listpack-entries): begin.lua
---       puts a long field into it, which makes it a hash table from the start. `due` is one below 128 members only.
+--       puts a long field into it, which makes it a hash table from the start; so is `due` a skip list.
 local META, BITS, CODES, STATE, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS = 1, 2, 3, 4, 5, 6, 7, 8, 9
