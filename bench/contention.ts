@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { createPostgresArbiter } from '../src/inventory/postgres-proto.ts';
+import { createPostgresArbiter } from '../src/inventory/postgres.ts';
 import { arbiterArena, closeRedisEvent, openPostgresEvent, openRedisEvent } from './arbiter-arena.ts';
 import { openEventLock, openSeatLocks } from './baselines/advisory-locks.ts';
 import { openForUpdate } from './baselines/for-update.ts';

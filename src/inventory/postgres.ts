@@ -14,7 +14,8 @@ import type {
   SeatChange,
   Snapshot,
 } from './arbiter.ts';
-import { ascending, checkedClaim, retryAfterMs } from './claims.ts';
+import { ascending, retryAfterMs } from './claims.ts';
+import { createHoldBatcher, type SharedClaim } from './postgres-batch.ts';
 
 /** The row that every function of the arbiter answers; what a kind does not need is null. */
 interface Answer {
@@ -37,6 +38,7 @@ interface Answer {
 const statements = {
   load: 'SELECT * FROM arbiter_load($1,$2,$3,$4,$5,$6)',
   hold: 'SELECT * FROM arbiter_hold($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)',
+  hold_many: 'SELECT * FROM arbiter_hold_many($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)',
   recover: 'SELECT * FROM arbiter_recover($1,$2,$3,$4,$5)',
   find: 'SELECT * FROM arbiter_find($1,$2,$3)',
   extend: 'SELECT * FROM arbiter_extend($1,$2,$3,$4,$5,$6,$7)',
@@ -46,11 +48,18 @@ const statements = {
   snapshot: 'SELECT * FROM arbiter_snapshot($1,$2)',
 } as const;
 
+export interface PostgresArbiterOptions {
+  db: Db;
+  /** Claims in one call at most; 1 sends each alone. */
+  claimsPerCall?: number;
+}
+
 /**
  * The arbiter in the record's own store: the embedded default and the degraded path. One call an operation; the rules are in
  * the functions of migrations/0002_arbiter.sql and, of grace, 0009_epochs.sql. The event's tables must be there (`create_event_tables`).
+ * Claims that are asked together share calls (0011_arbiter_batch.sql).
  */
-export function createPostgresArbiter({ db }: { db: Db }): Arbiter {
+export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOptions): Arbiter {
   const ask = <Row>(operation: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>
     db.query<Row>(`arbiter_${operation}`, statements[operation], values);
   const answerOf = async (
@@ -62,33 +71,63 @@ export function createPostgresArbiter({ db }: { db: Db }): Arbiter {
     return answer;
   };
 
+  async function holdAlone({ command, checked }: SharedClaim): Promise<HoldOutcome> {
+    const { groups, units, quantity } = checked;
+    const answer = await answerOf('hold', [
+      command.event,
+      command.partition,
+      command.epoch,
+      command.hold,
+      command.visitor,
+      command.holder,
+      command.request,
+      groups.flat(),
+      quantity,
+      command.claim.kind === 'seats',
+      units && [units.first, units.count, units.quantity, units.start],
+      command.ttlMs,
+      command.seatsMax,
+      command.replaces,
+      command.notAfter === null ? null : new Date(command.notAfter),
+    ]);
+    return holdOutcomeOf(answer, command);
+  }
+
+  async function holdMany(claims: readonly SharedClaim[]): Promise<(HoldOutcome | undefined)[]> {
+    const { event, partition, epoch } = claims[0]!.command;
+    const commands = claims.map(({ command }) => command);
+    const rows = await ask<Answer & { claim: number }>('hold_many', [
+      event,
+      partition,
+      epoch,
+      commands.map(({ hold }) => hold),
+      commands.map(({ visitor }) => visitor),
+      commands.map(({ holder }) => holder),
+      commands.map(({ request }) => request),
+      claims.map(({ checked }) => `{${checked.groups.flat().join()}}`),
+      claims.map(({ checked }) => checked.quantity),
+      commands.map(({ claim }) => claim.kind === 'seats'),
+      commands.map(({ ttlMs }) => ttlMs),
+      commands.map(({ seatsMax }) => seatsMax),
+      commands.map(({ notAfter }) => (notAfter === null ? null : new Date(notAfter))),
+    ]);
+    const outcomes: (HoldOutcome | undefined)[] = claims.map(() => undefined);
+    for (const row of rows) {
+      const command = commands[row.claim - 1];
+      assert(command, `an answer to claim ${row.claim} of ${claims.length}`);
+      if (row.kind !== 'alone') outcomes[row.claim - 1] = holdOutcomeOf(row, command);
+    }
+    return outcomes;
+  }
+  const batcher = createHoldBatcher({ alone: holdAlone, many: holdMany, claimsPerCall });
+
   return {
     async load({ event, partition, epoch, seats }) {
       const answer = await answerOf('load', [event, partition, epoch, ...changesOf(seats)]);
       return outcomeOf<LoadOutcome>(answer, { loaded: () => ({ kind: 'loaded', seats: seats.length }) });
     },
 
-    async hold(command) {
-      const { groups, units, quantity } = checkedClaim(command);
-      const answer = await answerOf('hold', [
-        command.event,
-        command.partition,
-        command.epoch,
-        command.hold,
-        command.visitor,
-        command.holder,
-        command.request,
-        groups.flat(),
-        quantity,
-        command.claim.kind === 'seats',
-        units && [units.first, units.count, units.quantity, units.start],
-        command.ttlMs,
-        command.seatsMax,
-        command.replaces,
-        command.notAfter === null ? null : new Date(command.notAfter),
-      ]);
-      return holdOutcomeOf(answer, command);
-    },
+    hold: async (command) => batcher.hold(command),
 
     async recover({ event, partition, epoch, receipt, seatsMax }) {
       const answer = await answerOf('recover', [event, partition, epoch, receiptRowOf(receipt), seatsMax]);

@@ -15,7 +15,11 @@ export function testDb(database: TestDatabase, poolSize: number, onRetry: () => 
 }
 
 /** A new event of its own in the database, open, without seats. */
-export async function postgresWorld(database: TestDatabase, db: Db): Promise<ArbiterWorld> {
+export async function postgresWorld(
+  database: TestDatabase,
+  db: Db,
+  options: { claimsPerCall?: number } = {},
+): Promise<ArbiterWorld> {
   await database.query(
     `INSERT INTO plans (plan_id, name, version, hash, plan, report) VALUES ('p', 'p', 1, 'p', '', '{}') ON CONFLICT DO NOTHING`,
   );
@@ -30,7 +34,7 @@ export async function postgresWorld(database: TestDatabase, db: Db): Promise<Arb
     return (await database.query<{ epoch: number }>(sql, [event]))[0]!.epoch;
   };
   return {
-    arbiter: createPostgresArbiter({ db }),
+    arbiter: createPostgresArbiter({ db, ...options }),
     event,
     epoch: await epochOf(),
     // The server's clock cannot be moved: what was granted is moved into its past instead.

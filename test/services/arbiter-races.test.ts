@@ -23,7 +23,8 @@ const db = testDb(database, 20, () => {
 after(() => db.close());
 
 async function race(seats: number) {
-  const world = await postgresWorld(database, db);
+  // Each claim a call of its own, so that they meet in the server; what shares calls is in arbiter-batch.test.ts.
+  const world = await postgresWorld(database, db, { claimsPerCall: 1 });
   const commands = commandsOf(world);
   await commands.load(seats);
   return { world, ...commands };
