@@ -141,10 +141,18 @@ RETURNS TABLE (seats integer[], versions double precision[], states smallint[]) 
     FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition
 $$;
 
--- The partition's holds and memories: all that another store has to know to go on. Leases of other epochs are nothing.
+-- The partition's holds and memories: all that another store has to know to go on. Leases of other epochs are nothing; one
+-- that a decision took a seat from is a memory, also when the seat has come back since.
 CREATE FUNCTION partition_holds(p_event integer, p_partition smallint)
 RETURNS SETOF holds LANGUAGE sql STABLE AS $$
-  SELECT h.* FROM holds h JOIN event_partitions p USING (event_no, partition)
+  SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
+         h.grant_no, h.order_id,
+         CASE WHEN h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats) THEN 'expired' ELSE h.state END,
+         h.receipt_epoch, h.receipt_grant
+    FROM holds h JOIN event_partitions p USING (event_no, partition)
+    LEFT JOIN (SELECT hold_id, count(*) FROM seats
+                WHERE event_no = p_event AND partition = p_partition AND state = 'available' AND hold_id IS NOT NULL
+                GROUP BY hold_id) s ON s.hold_id = h.hold_id
    WHERE h.event_no = p_event AND h.partition = p_partition
      AND (h.state <> 'live' OR h.epoch = p.epoch) AND NOT hold_is_forgotten(h, clock_timestamp())
 $$;
