@@ -58,7 +58,7 @@ describe('Redis servers and what they are told', { skip: withoutRedis, concurren
     }, 'the status to tell of grace');
     const shown = await keeper.post(`/api/holds/${kept.hold}/recover`, { receipt: kept.receipt });
     assert.equal(shown.status, 202, JSON.stringify(shown.body));
-    await app.endGrace();
+    await app.endGrace(1);
     lost = false;
     await Promise.all(others);
     assert.deepEqual(refused, []);

@@ -20,7 +20,7 @@ export interface RedisApp extends TestApp {
   /** Waits for the mode; answers how long it took, ms. */
   untilMode(mode: PartitionMode['mode'], within?: { ms?: number; partition?: number }): Promise<number>;
   /** Grace is 10 s: over now. */
-  endGrace(): Promise<void>;
+  endGrace(partition?: number): Promise<void>;
   /**
    * S8, at rest and with all partitions in Redis: the seats of which Redis and Postgres believe different things, after the
    * five seconds that the promise gives.
@@ -71,10 +71,10 @@ export async function startRedisApp(
     servers: named,
     row,
     untilMode,
-    async endGrace() {
+    async endGrace(partition = 0) {
       await app.database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND grace_until > clock_timestamp()',
-        [app.eventNo],
+        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND partition = $2',
+        [app.eventNo, partition],
       );
     },
     async assertAgreement() {

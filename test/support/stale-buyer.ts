@@ -18,26 +18,28 @@ import { payCommand, reserveCommand, till } from './stage.ts';
 interface Orders {
   database: string;
   simulator: string;
-  redis: string;
+  /** The partition's own server, by its name. */
+  redis: { name: string; url: string };
   event: number;
+  partition: number;
   seats: number[];
 }
 const orders = JSON.parse(process.argv[2]!) as Orders;
 const say = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
 
 const parts = { clock: systemClock, random: systemRandom, log: silentLogger };
-const redis = openRedisStores({ prefix: 'onsale', servers: [{ name: 'default', url: orders.redis }] }, parts);
+const redis = openRedisStores({ prefix: 'onsale', servers: [orders.redis] }, parts);
 await redis.connected();
 const db = createDb({ url: orders.database, poolSize: 3, ...parts });
 const events = createEvents({ db, clock: systemClock });
 const { arbiter } = openArbiters({ db, events, redis, reporter: 'stale', ...parts });
 
 async function holdSeats(): Promise<Hold> {
-  const [mode] = await events.modes(orders.event);
+  const mode = (await events.modes(orders.event)).find(({ partition }) => partition === orders.partition);
   const visitor = `stale-${randomUUID().slice(0, 12)}`;
   const outcome = await arbiter.hold({
     event: orders.event,
-    partition: 0,
+    partition: orders.partition,
     epoch: mode!.epoch,
     hold: randomUUID(),
     visitor,
