@@ -254,7 +254,6 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       { event, partition, epoch: outcome.epoch },
       'a move to Redis was left unfinished: back to Postgres',
     );
-    onMoved(event, partition, 'postgres');
   }
 
   async function restore(event: EventNo, row: PartitionRow, mine: Watched): Promise<void> {
