@@ -375,16 +375,40 @@ function nearestRun(house: House, wanted: Wanted, [x, y]: [number, number]): Sea
   return best && Array.from(runSeats.subarray(...best)).sort((a, b) => a - b);
 }
 
-/** Run numbers with the least distance that any of their seats can have to (x, y), ascending. */
+/**
+ * Run numbers with the least distance that any of their seats can have to (x, y), ascending. A few dozen of thousands are
+ * asked for, so they are not sorted: a heap gives one after the other.
+ */
 function* runsByDistance(house: House, x: number, y: number): Generator<[run: number, atLeast: number]> {
-  // Distance and number in one float: sorted without a comparison function, which is ten times as fast.
+  // Distance and number in one float, compared as one.
   const keys = new Float64Array(house.runSpan.length);
   for (let run = 0; run < keys.length; run++) {
     const first = house.runSeats[house.runStart[run]!]!;
-    const atLeast = Math.hypot(house.x[first]! - x, house.y[first]! - y) - house.runSpan[run]!;
+    const dx = house.x[first]! - x;
+    const dy = house.y[first]! - y;
+    // Math.hypot is many times slower, and nothing here overflows.
+    const atLeast = Math.sqrt(dx * dx + dy * dy) - house.runSpan[run]!;
     keys[run] = Math.floor(Math.max(0, atLeast)) * runsMax + run;
   }
-  for (const key of keys.sort()) yield [key % runsMax, Math.floor(key / runsMax)];
+  for (let at = (keys.length >> 1) - 1; at >= 0; at--) sink(keys, at, keys.length);
+  for (let left = keys.length; left > 0; left--) {
+    const key = keys[0]!;
+    yield [key % runsMax, Math.floor(key / runsMax)];
+    keys[0] = keys[left - 1]!;
+    sink(keys, 0, left - 1);
+  }
+}
+
+/** Moves the key at `at` down until no key below it in the heap of the first `count` is smaller. */
+function sink(keys: Float64Array, at: number, count: number): void {
+  const key = keys[at]!;
+  for (let child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    if (child + 1 < count && keys[child + 1]! < keys[child]!) child++;
+    if (keys[child]! >= key) break;
+    keys[at] = keys[child]!;
+    at = child;
+  }
+  keys[at] = key;
 }
 
 /** The seats that a claim has to take as well, because their section is only sold whole. */
