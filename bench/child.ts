@@ -12,6 +12,9 @@ export interface ServedChild {
   stop(): Promise<void>;
 }
 
+/** For looking closer: BENCH_NODE_FLAGS="--cpu-prof --cpu-prof-dir=DIR". */
+const flags = process.env.BENCH_NODE_FLAGS?.split(' ') ?? [];
+
 interface ChildMessage {
   url?: string;
   heapUsed?: number;
@@ -21,7 +24,7 @@ interface ChildMessage {
 export async function serveIn(file: string, env: Record<string, string>): Promise<ServedChild> {
   const child = spawn(
     process.execPath,
-    ['--expose-gc', '--import', 'tsx', path.join(import.meta.dirname, file)],
+    ['--expose-gc', ...flags, '--import', 'tsx', path.join(import.meta.dirname, file)],
     {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       env: { ...process.env, ...env },

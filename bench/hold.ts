@@ -4,11 +4,11 @@ import { type Case, type Comparison, compare, interleave, type Sample } from './
 import type { Bench } from './run.ts';
 import { holdRequest, openSale, type Sale } from './sale.ts';
 
-const seats = 50_000;
+const seats = 100_000;
 const connections = 64;
 const seatsPerHold = 2;
 /** Each run's holds are on seats of their own; what is left of them after the time is not used. */
-const holdsPerRun = Math.floor(seats / seatsPerHold / 6);
+const holdsPerRun = Math.floor((seats / seatsPerHold - 4_000) / 5);
 /** Seats that are held before the refusals begin. */
 const takenSeats = 200;
 
@@ -41,11 +41,11 @@ export const bench: Bench = {
           const first = (index * seatsPerHold) % takenSeats;
           return holdRequest(sale, [first, first + 1]);
         });
-      const warmUp = 500;
+      const warmUp = 3_000;
       const constant = refusals(60_000);
-      await loadWith(bare.url, { connections, requests: constant.slice(0, warmUp), seconds: 5 });
-      await loadWith(sale.served.url, { connections, requests: take(warmUp), seconds: 5 });
-      await loadWith(sale.served.url, { connections, requests: refusals(warmUp), seconds: 5 });
+      await loadWith(bare.url, { connections, requests: constant.slice(0, warmUp), seconds: 30 });
+      await loadWith(sale.served.url, { connections, requests: take(warmUp), seconds: 30 });
+      await loadWith(sale.served.url, { connections, requests: refusals(warmUp), seconds: 30 });
 
       const against = (
         name: string,

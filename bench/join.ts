@@ -67,7 +67,7 @@ export const bench: Bench = {
         cases.push(redeem);
       }
       const constant = requests(sales[0]!, 60_000);
-      await loadWith(bare.url, { connections, requests: constant.slice(0, 1_000), seconds: 5 });
+      await loadWith(bare.url, { connections, requests: constant.slice(0, 4_000), seconds: 30 });
       const bareRoute: Case = {
         name: 'bare route',
         unit: 'requests/s',
@@ -110,8 +110,8 @@ async function httpCases({ seconds }: BenchContext, sale: Sale, size: string): P
       return sampleOf(loaded, 200, served.cpuMs() - cpuBefore);
     },
   });
-  await loadWith(served.url, { connections, requests: requests(sale, 1_000), seconds: 5 });
-  await loadWith(served.url, { connections, requests: status.slice(0, 1_000), seconds: 5 });
+  await loadWith(served.url, { connections, requests: requests(sale, 4_000), seconds: 30 });
+  await loadWith(served.url, { connections, requests: status.slice(0, 4_000), seconds: 30 });
   return [against('join', () => requests(sale, joinsPerRun)), against('status', () => status)];
 }
 
