@@ -78,14 +78,27 @@ export function countHouse(codes: Uint8Array, house: House): HouseCounts {
   const categories: Record<string, number> = {};
   for (const section of house.layout.sections) sections[section.id] = 0;
   for (const category of house.layout.categories) categories[category.name] = 0;
+  // Seats of a section and category lie side by side: counted in a number, not by their names, which for a large house would
+  // stop the process for as long as hundreds of requests take.
+  let [sectionId, category, available] = ['', '', 0];
+  const keep = (): void => {
+    if (available === 0) return;
+    sections[sectionId] = (sections[sectionId] ?? 0) + available;
+    categories[category] = (categories[category] ?? 0) + available;
+    available = 0;
+  };
   for (const seat of house.seats) {
     const state = seatStates[codes[seat.seatNo] ?? 255];
     if (!state) continue;
     totals[state]++;
     if (state !== 'available') continue;
-    sections[seat.sectionId] = (sections[seat.sectionId] ?? 0) + 1;
-    categories[seat.category] = (categories[seat.category] ?? 0) + 1;
+    if (seat.sectionId !== sectionId || seat.category !== category) {
+      keep();
+      ({ sectionId, category } = seat);
+    }
+    available++;
   }
+  keep();
   return { ...totals, sections, categories };
 }
 
