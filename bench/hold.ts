@@ -7,8 +7,6 @@ import { holdRequest, openSale, type Sale } from './sale.ts';
 const seats = 100_000;
 const connections = 64;
 const seatsPerHold = 2;
-/** Each run's holds are on seats of their own; what is left of them after the time is not used. */
-const holdsPerRun = Math.floor((seats / seatsPerHold - 4_000) / 5);
 /** Seats that are held before the refusals begin. */
 const takenSeats = 200;
 
@@ -27,9 +25,10 @@ export const bench: Bench = {
       let fresh = 0;
       const take = (holds: number): Buffer[] =>
         Array.from({ length: holds }, () => {
-          const first = fresh;
-          fresh = (fresh + seatsPerHold) % seats;
-          return holdRequest(sale, [first, first + 1]);
+          const chosen = sale.seats.slice(fresh, fresh + seatsPerHold);
+          if (chosen.length < seatsPerHold) throw new Error('no fresh seats are left');
+          fresh += seatsPerHold;
+          return holdRequest(sale, chosen);
         });
       await loadWith(sale.served.url, {
         connections,
@@ -39,9 +38,12 @@ export const bench: Bench = {
       const refusals = (count: number): Buffer[] =>
         Array.from({ length: count }, (_, index) => {
           const first = (index * seatsPerHold) % takenSeats;
-          return holdRequest(sale, [first, first + 1]);
+          return holdRequest(sale, sale.seats.slice(first, first + seatsPerHold));
         });
       const warmUp = 3_000;
+      const holdsPerRun = Math.floor(
+        ((sale.seats.length - takenSeats) / seatsPerHold - warmUp) / Math.max(runs, 5),
+      );
       const constant = refusals(60_000);
       await loadWith(bare.url, { connections, requests: constant.slice(0, warmUp), seconds: 30 });
       await loadWith(sale.served.url, { connections, requests: take(warmUp), seconds: 30 });

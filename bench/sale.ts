@@ -17,6 +17,8 @@ export interface Sale {
   event: string;
   eventNo: number;
   databaseUrl: string;
+  /** Those that are sold one by one, ascending: no boxes, no general admission. */
+  seats: number[];
   credentials: Credentials;
   stop(): Promise<void>;
 }
@@ -42,9 +44,11 @@ export async function openSale(
     settings: options.settings,
   });
   if (options.waiting) {
-    await db.query('bench_waiting', 'UPDATE queue_counters SET last_no = $1::bigint, ceiling = $1::bigint + 10000', [
-      options.waiting,
-    ]);
+    await db.query(
+      'bench_waiting',
+      'UPDATE queue_counters SET last_no = $1::bigint, ceiling = $1::bigint + 10000',
+      [options.waiting],
+    );
   }
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-bench-app-'));
   const served = await serveIn('served-app.ts', {
@@ -68,6 +72,11 @@ export async function openSale(
     );
     return found?.mode === 'redisredis';
   }, 'Redis to arbitrate');
+  const seats = await db.query<{ seat_no: number }>(
+    'bench_seats',
+    `SELECT seat_no FROM event_seats WHERE event_no = $1 AND row_label <> '' AND section_id NOT LIKE 'box%' ORDER BY seat_no`,
+    [row!.event_no],
+  );
   await db.close();
   const credentials = createCredentials({
     secret: Buffer.from(secret),
@@ -79,6 +88,7 @@ export async function openSale(
     event,
     eventNo: row!.event_no,
     databaseUrl,
+    seats: seats.map(({ seat_no }) => seat_no),
     credentials,
     stop: async () => {
       await served.stop();
