@@ -43,7 +43,7 @@ export interface Pace {
 export const paces = {
   full: { arriveOverMs: 8_000, thinkMs: [4_000, 18_000], blowMs: [5_000, 13_000] },
   /** For small crowds: a round takes half a minute. */
-  quick: { arriveOverMs: 3_000, thinkMs: [3_000, 9_000], blowMs: [3_500, 5_000] },
+  quick: { arriveOverMs: 2_500, thinkMs: [2_500, 6_000], blowMs: [3_000, 4_000] },
 } as const satisfies Record<string, Pace>;
 
 const patienceMs = 90_000;
