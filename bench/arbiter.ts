@@ -11,8 +11,8 @@ import type { Bench, BenchContext } from './run.ts';
  * A partition's seats, and the claims made to it before the next one: two random seats each, so that a quarter of them is
  * refused, for ours as for the baselines.
  */
-const seats = 200_000;
-const claims = 30_000;
+const seats = 60_000;
+const claims = 9_000;
 const flights = [64, 256, 512];
 /** The same pairs in every run. */
 const seed = 0x2545f491;
