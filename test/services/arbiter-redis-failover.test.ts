@@ -48,6 +48,10 @@ interface Stage {
   redis: RebuildableArbiter;
   /** By the leader; answers the new epoch. */
   restore(): Promise<number>;
+  /** Why each process found the partition's Redis lost. */
+  reasons: readonly ReadonlySet<string>[];
+  /** Until then nobody heeds them: the row goes on naming Redis, however long the primary has been gone. */
+  believe(): void;
   /** Of the node's own memory of the partition. */
   memoryOf(node: TestRedis): Promise<{ epoch: number; grant: number }>;
 }
@@ -57,6 +61,8 @@ async function stage(primary: TestRedis): Promise<Stage> {
   const { event } = world;
   const prefix = await prefixOn(primary, event);
   const tag = partitionTag(prefix, event, 0);
+  const reasons = stores.map(() => new Set<string>());
+  let believed = false;
   const arbiters = stores.map((store) => createRedisArbiter({ store, prefix, clock }));
   const routed = stores.map((store, index) => {
     const arbiter = arbiters[index]!;
@@ -65,7 +71,10 @@ async function stage(primary: TestRedis): Promise<Stage> {
       redis: () => ({ arbiter, trust: (_event, _partition, runIds) => store.trust(tag, runIds) }),
       // Each with its own reading of the row, which may be a second old.
       modes: { read: createEvents({ db, clock }).modesRead },
-      report: world.modes.report,
+      report: async (command) => {
+        reasons[index]!.add(command.reason);
+        return believed ? await world.modes.report(command) : { kind: 'noted' };
+      },
       reporter: `web-${index}`,
       clock,
       log,
@@ -87,7 +96,19 @@ async function stage(primary: TestRedis): Promise<Stage> {
     assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));
     return outcome.epoch;
   };
-  return { world, tag, prefix, routed, redis: arbiters[0]!, restore, memoryOf };
+  return {
+    world,
+    tag,
+    prefix,
+    routed,
+    redis: arbiters[0]!,
+    restore,
+    memoryOf,
+    reasons,
+    believe: () => {
+      believed = true;
+    },
+  };
 }
 
 async function prefixOn(primary: TestRedis, event: number): Promise<string> {
@@ -208,7 +229,13 @@ describe('the primary of a partition is killed under claims', { skip: withoutRed
     const remembered = await memoryOf(promoted);
     assert.equal(remembered.epoch, first, 'it names the epoch of the row, whatever it has missed');
     if (lags) assert.ok(remembered.grant < grantedBefore, 'it has forgotten grants');
-    // Two of the processes have said that it is lost; it is answering all the while.
+    // It answers, and the row names Redis under its epoch: only its run tells that it is another.
+    await until(
+      async () => its.reasons.every((said) => said.has('untrusted')),
+      'each process asks the promoted node and does not trust it',
+    );
+    assert.equal((await world.row()).epoch, first);
+    its.believe();
     await until(async () => (await world.row()).mode === 'postgres', 'the partition in Postgres');
     const { epoch: second } = await world.row();
     await world.endGrace();
