@@ -26,23 +26,32 @@ export async function readRedisHolds(
   // By id: a page may repeat what another one had.
   const holds = new Map<string, StoredHold>();
   let cursor = '0';
+  let run = '';
   do {
     const answer = await store.call(tag, script, partitionKeys(tag), [cursor, fieldsPerCall]);
-    assert(Array.isArray(answer) && answer.length >= 2, 'holds: an epoch and a cursor');
+    assert(Array.isArray(answer) && answer.length >= 3, 'holds: an epoch, a cursor and a run');
     if (answer[0] === 0) {
       throw new StoreFault(
         'store_unavailable',
         `partition ${at.partition} of event ${at.event} does not answer`,
       );
     }
+    if (run !== '' && run !== answer[2]) {
+      // The slot has moved: what the cursor left out there may lie before it here.
+      holds.clear();
+      cursor = '0';
+      run = '';
+      continue;
+    }
+    run = String(answer[2]);
     cursor = String(answer[1]);
-    const fields = answer.slice(2).map(String);
+    const fields = answer.slice(3).map(String);
     assert(fields.length % fieldsOfHold === 0, 'holds: whole records');
     for (let i = 0; i < fields.length; i += fieldsOfHold) {
       const hold = holdOf(fields.slice(i, i + fieldsOfHold));
       if (hold) holds.set(hold.hold, hold);
     }
-  } while (cursor !== '0');
+  } while (cursor !== '0' || run === '');
   return [...holds.values()];
 }
 

@@ -200,6 +200,23 @@ async function migrateUnder(
   return pauseMs;
 }
 
+/** A hold of six seats for each number up to `count`, as a former store took them down; the seats from `first` on. */
+function storedHolds(count: number, first: number): StoredHold[] {
+  const now = clock.now();
+  return Array.from({ length: count }, (_, i) => ({
+    hold: idOf(1_000_000 + i),
+    visitor: `h${i}`,
+    holder: `h${i}`,
+    request: 'r',
+    seats: [0, 1, 2, 3, 4, 5].map((k) => first + 6 * i + k),
+    grantedAt: now,
+    deadline: now + 10 * minute,
+    grant: i + 1,
+    order: null,
+    state: 'live',
+  }));
+}
+
 describe('a slot moves between two primaries of a cluster', { skip: withoutRedis }, () => {
   test('D1: a partition without a single hold answers before its first key goes and once its last key is there', async () => {
     const partition = await openPartition(4);
@@ -226,28 +243,33 @@ describe('a slot moves between two primaries of a cluster', { skip: withoutRedis
     assert.equal((await partition.hold(1, [0, 1])).kind, 'granted');
   });
 
+  test('the holds of a partition are read whole although its slot moves while they are read', async () => {
+    const holds = storedHolds(1_000, 0);
+    const { event, tag } = await openPartition(6_000, holds);
+    const [store] = stores as [RedisStore];
+    let pages = 0;
+    const moving: Pick<RedisStore, 'call'> = {
+      call: async (...asked) => {
+        const page = await store.call(...asked);
+        if (pages++ === 0) await cluster!.migrateSlot(tag, await cluster!.otherPrimary(tag));
+        return page;
+      },
+    };
+    const found = await readRedisHolds(moving, prefix, { event, partition: 0 });
+    assert.ok(pages > 2, `${pages} pages`);
+    assert.deepEqual(
+      found.sort((a, b) => a.grant - b.grant),
+      holds,
+    );
+  });
+
   test('S3 D1: claims go on while a slot moves: each is granted, refused or told to come again, and none is lost', async (t) => {
     const pauseMs = await migrateUnder(t, await openPartition(600), 600);
     assert.ok(pauseMs < 2_000, `nobody was answered for ${pauseMs} ms`);
   });
 
   test('S3 D1: likewise with 50,000 seats, all but a few of them held', async (t) => {
-    const now = clock.now();
-    const holds = Array.from(
-      { length: 8_250 },
-      (_, i): StoredHold => ({
-        hold: idOf(1_000_000 + i),
-        visitor: `h${i}`,
-        holder: `h${i}`,
-        request: 'r',
-        seats: [0, 1, 2, 3, 4, 5].map((k) => 400 + 6 * i + k),
-        grantedAt: now,
-        deadline: now + 10 * minute,
-        grant: i + 1,
-        order: null,
-        state: 'live',
-      }),
-    );
+    const holds = storedHolds(8_250, 400);
     const pauseMs = await migrateUnder(t, await openPartition(50_000, holds), 1_200, holds);
     // Longer, and the leader would take it for a loss (busyMsMax of its watch).
     assert.ok(pauseMs < 5_000, `nobody was answered for ${pauseMs} ms`);
