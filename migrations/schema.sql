@@ -30,7 +30,8 @@ CREATE TYPE public.arbiter_answer AS (
 	order_id uuid,
 	repeated boolean,
 	used integer,
-	phase text
+	phase text,
+	after_ms integer
 );
 
 --
@@ -232,22 +233,32 @@ BEGIN
 END $$;
 
 --
--- Name: arbiter_gate(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
+-- Name: arbiter_gate(integer, smallint, bigint, boolean); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.arbiter_gate(p_event integer, p_partition smallint, p_epoch bigint) RETURNS public.arbiter_answer
+CREATE FUNCTION public.arbiter_gate(p_event integer, p_partition smallint, p_epoch bigint, p_grace boolean DEFAULT false) RETURNS public.arbiter_answer
     LANGUAGE plpgsql
     AS $$
 DECLARE
   r record;
+  answer arbiter_answer;
 BEGIN
   PERFORM event_lock_shared(p_event);
-  SELECT p.mode, p.epoch, e.phase INTO r FROM event_partitions p JOIN events e USING (event_no)
+  SELECT p.mode, p.epoch, p.grace_until, e.phase INTO r FROM event_partitions p JOIN events e USING (event_no)
    WHERE p.event_no = p_event AND p.partition = p_partition;
   IF NOT FOUND THEN RETURN arbiter_say('stale', p_epoch => 0::bigint); END IF;
   IF r.mode = 'moving' THEN RETURN arbiter_say('retry'); END IF;
   IF r.mode <> 'postgres' OR r.epoch <> p_epoch THEN RETURN arbiter_say('stale', p_epoch => r.epoch); END IF;
-  RETURN arbiter_say(NULL, p_phase => r.phase);
+  answer.phase := r.phase;
+  IF r.grace_until > clock_timestamp() THEN
+    answer.deadline := r.grace_until;
+    IF NOT p_grace THEN
+      answer.kind := 'retry';
+      -- Spread, so that not everybody who was told to wait comes back in the same instant.
+      answer.after_ms := ceil(1000 * extract(epoch FROM r.grace_until - clock_timestamp())) + floor(random() * 1000);
+    END IF;
+  END IF;
+  RETURN answer;
 END $$;
 
 --
@@ -373,6 +384,149 @@ BEGIN
 END $$;
 
 --
+-- Name: arbiter_hold_many(integer, smallint, bigint, uuid[], text[], text[], text[], text[], integer[], boolean[], integer[], integer[], timestamp with time zone[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_hold_many(p_event integer, p_partition smallint, p_epoch bigint, p_holds uuid[], p_visitors text[], p_holders text[], p_requests text[], p_seats text[], p_sizes integer[], p_named boolean[], p_ttls_ms integer[], p_seats_max integer[], p_not_after timestamp with time zone[]) RETURNS TABLE(claim integer, kind text, hold_id uuid, visitor text, holder text, seats integer[], granted_at timestamp with time zone, deadline timestamp with time zone, epoch bigint, grant_no bigint, order_id uuid, repeated boolean, used integer, phase text, after_ms integer)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+  gate arbiter_answer;
+  v_now timestamptz := arbiter_now();
+  v_free integer[];
+  v_given integer[] := '{}';
+  v_group integer[];
+  v_hopeful integer[];
+  v_holds uuid[];
+  v_visitors text[];
+  v_holders text[];
+  v_used integer[];
+  -- Of the claims that chose seats, side by side.
+  v_claims integer[] := '{}';
+  v_chosen text[] := '{}';
+  v_losers integer[] := '{}';
+  v_granted integer[];
+  v_rows integer;
+  c record;
+BEGIN
+  gate := arbiter_gate(p_event, p_partition, p_epoch);
+  IF gate.kind IS NOT NULL THEN
+    RETURN QUERY SELECT i, (gate).* FROM generate_series(1, cardinality(p_holds)) i;
+    RETURN;
+  END IF;
+
+  v_free := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.partition = p_partition
+      AND s.seat_no = ANY(ARRAY(SELECT DISTINCT w FROM unnest(p_seats) t, unnest(t::integer[]) w))
+      AND seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now));
+
+  -- Who may get something: a group of his is free, he is the first of his holder and visitor, and both are ours to decide about.
+  v_hopeful := ARRAY(
+    SELECT h.i FROM (
+      SELECT u.i, u.visitor, u.holder FROM unnest(p_visitors, p_holders, p_seats, p_sizes, p_not_after)
+          WITH ORDINALITY AS u(visitor, holder, seats, size, not_after, i)
+       WHERE gate.phase = 'open' AND (u.not_after IS NULL OR u.not_after >= v_now)
+         AND claim_finds(u.seats::integer[], u.size, v_free)
+         AND u.i = array_position(p_visitors, u.visitor) AND u.i = array_position(p_holders, u.holder)
+       OFFSET 0) h
+     WHERE pg_try_advisory_xact_lock(hashtextextended(format('h/%s/%s/%s', p_event, p_partition, h.holder), 0))
+       AND (h.visitor = h.holder
+            OR pg_try_advisory_xact_lock(hashtextextended(format('v/%s/%s/%s', p_event, p_partition, h.visitor), 0)))
+     ORDER BY h.i);
+
+  -- What is known of them, read after those locks: in a crowd, next to nothing. (One index probe each, by LATERAL with a
+  -- LIMIT: a join, EXISTS and `= ANY` of an array are all planned as a walk through all of the event's holds while the table
+  -- is empty, and stay so.)
+  v_holds := ARRAY(SELECT k.hold_id FROM unnest(p_holds) u(hold), LATERAL (
+    SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = u.hold LIMIT 1) k);
+  v_visitors := ARRAY(SELECT k.visitor FROM unnest(p_visitors) u(visitor), LATERAL (
+    SELECT h.visitor FROM holds h
+     WHERE h.event_no = p_event AND h.visitor = u.visitor AND h.partition = p_partition AND h.state = 'live' LIMIT 1) k);
+  SELECT coalesce(array_agg(p_holders[i]), '{}'), coalesce(array_agg(q.used), '{}') INTO v_holders, v_used
+    FROM unnest(v_hopeful) i, LATERAL (
+      SELECT sum(cardinality(h.seats))::integer AS used FROM holds h
+       WHERE h.event_no = p_event AND h.holder = p_holders[i] AND h.partition = p_partition AND h.state IN ('live','ordered')
+         AND (h.state = 'ordered' OR (h.deadline > v_now AND h.epoch = p_epoch)) OFFSET 0) q
+   WHERE q.used > 0;
+
+  -- What each gets, in order.
+  FOR c IN
+    SELECT u.i::integer AS i, u.seats::integer[] AS seats, u.size, u.named, u.seats_max, u.not_after,
+           u.i = ANY(v_hopeful) AS hopeful, u.hold = ANY(v_holds) OR u.visitor = ANY(v_visitors) AS known,
+           NOT claim_finds(u.seats::integer[], u.size, v_free) AS refused,
+           coalesce(v_used[array_position(v_holders, u.holder)], 0) AS used
+      FROM unnest(p_holds, p_visitors, p_holders, p_seats, p_sizes, p_named, p_seats_max, p_not_after)
+        WITH ORDINALITY AS u(hold, visitor, holder, seats, size, named, seats_max, not_after, i)
+     ORDER BY u.i
+  LOOP
+    claim := c.i; used := NULL; seats := NULL; phase := NULL;
+    IF c.known THEN kind := 'alone';
+    ELSIF gate.phase <> 'open' THEN kind := 'not_open'; phase := gate.phase;
+    ELSIF c.not_after < v_now THEN kind := 'too_late';
+    ELSIF c.refused THEN
+      kind := 'taken';
+      seats := CASE WHEN c.named THEN ARRAY(SELECT w FROM unnest(c.seats) w WHERE w <> ALL(v_free)) ELSE '{}'::integer[] END;
+    ELSIF NOT c.hopeful THEN
+      -- Somebody else's batch, or an earlier claim of his own, decides about him; or the seats went while he came.
+      kind := 'alone';
+    ELSIF c.used + c.size > c.seats_max THEN kind := 'quota'; used := c.used;
+    ELSE
+      v_group := NULL;
+      FOR g IN 0 .. cardinality(c.seats) / c.size - 1 LOOP
+        v_group := c.seats[g * c.size + 1 : (g + 1) * c.size];
+        EXIT WHEN v_group <@ v_free AND NOT v_group && v_given;
+        v_group := NULL;
+      END LOOP;
+      IF v_group IS NULL THEN v_losers := v_losers || c.i;
+      ELSE
+        v_given := v_given || v_group;
+        v_claims := v_claims || c.i;
+        v_chosen := v_chosen || v_group::text;
+      END IF;
+      CONTINUE;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  IF cardinality(v_claims) = 0 THEN RETURN; END IF;
+
+  v_free := ARRAY(SELECT l.seat_no FROM (
+    SELECT s.seat_no FROM seats s
+     WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(v_given)
+       AND seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, clock_timestamp())
+     ORDER BY s.seat_no FOR NO KEY UPDATE SKIP LOCKED) l);
+  v_now := arbiter_now();
+  RETURN QUERY
+    WITH made AS (
+      INSERT INTO holds AS h (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
+      SELECT p_event, p_holds[o.i], p_partition, p_visitors[o.i], p_holders[o.i], p_requests[o.i], o.seats, v_now,
+             v_now + p_ttls_ms[o.i] * interval '1 millisecond', p_epoch, nextval('grant_numbers'), 'live'
+        FROM (SELECT u.i, u.seats::integer[] AS seats FROM unnest(v_claims, v_chosen) AS u(i, seats)
+               WHERE u.seats::integer[] <@ v_free AND (p_not_after[u.i] IS NULL OR p_not_after[u.i] >= v_now) ORDER BY u.i) o
+      ON CONFLICT DO NOTHING RETURNING h.*),
+    kept AS (
+      UPDATE seats s SET hold_id = m.hold_id, hold_until = m.deadline, hold_epoch = p_epoch
+        FROM made m, unnest(m.seats) AS w
+       WHERE s.event_no = p_event AND s.seat_no = w
+      RETURNING s.seat_no)
+    SELECT array_position(p_holds, m.hold_id), 'granted', m.hold_id, m.visitor, m.holder, m.seats, m.granted_at, m.deadline,
+           m.epoch, m.grant_no, m.order_id, false, NULL::integer, NULL::text, NULL::integer
+      FROM made m;
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  -- Those who lost their seats within this batch lost them for good only if nobody gave them back.
+  RETURN QUERY
+    SELECT l.i, 'taken', NULL::uuid, NULL::text, NULL::text,
+           CASE WHEN p_named[l.i] THEN ARRAY(SELECT w FROM unnest(p_seats[l.i]::integer[]) w WHERE w = ANY(v_given))
+                ELSE '{}'::integer[] END,
+           NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::uuid, NULL::boolean, NULL::integer, NULL::text,
+           NULL::integer
+      FROM unnest(v_losers) AS l(i) WHERE v_rows = cardinality(v_claims);
+END $$;
+
+--
 -- Name: arbiter_life_max(); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -421,14 +575,6 @@ BEGIN
 END $$;
 
 --
--- Name: arbiter_now(); Type: FUNCTION; Schema: public; Owner: -
---
-
-CREATE FUNCTION public.arbiter_now() RETURNS timestamp with time zone
-    LANGUAGE sql
-    AS $$ SELECT date_trunc('milliseconds', clock_timestamp()) $$;
-
---
 -- Name: holds; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -446,9 +592,42 @@ CREATE TABLE public.holds (
     grant_no bigint NOT NULL,
     order_id uuid,
     state text NOT NULL,
+    receipt_epoch bigint,
+    receipt_grant bigint,
     CONSTRAINT holds_state_check CHECK ((state = ANY (ARRAY['live'::text, 'ordered'::text, 'ended'::text, 'released'::text, 'replaced'::text, 'expired'::text, 'tombstone'::text])))
 )
 PARTITION BY LIST (event_no);
+
+--
+-- Name: arbiter_lock_rivals(integer, smallint, bigint, public.holds); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_lock_rivals(p_event integer, p_partition smallint, p_epoch bigint, r public.holds) RETURNS uuid[]
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_ids uuid[] := ARRAY(
+    SELECT s.hold_id FROM seats s
+     WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats) AND s.hold_id IS NOT NULL AND s.hold_epoch = p_epoch
+    UNION SELECT h.hold_id FROM holds h
+     WHERE h.event_no = p_event AND h.partition = p_partition AND h.visitor = r.visitor AND h.state = 'live' AND h.epoch = p_epoch
+    UNION SELECT h.hold_id FROM holds h
+     WHERE h.event_no = p_event AND h.partition = p_partition AND h.holder = r.holder AND h.state = 'live' AND h.epoch = p_epoch);
+  v_seats integer[];
+BEGIN
+  PERFORM FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_ids) ORDER BY h.hold_id FOR UPDATE;
+  v_seats := r.seats || ARRAY(SELECT unnest(h.seats) FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_ids));
+  PERFORM FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY(v_seats) ORDER BY s.seat_no FOR NO KEY UPDATE;
+  RETURN v_ids;
+END $$;
+
+--
+-- Name: arbiter_now(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_now() RETURNS timestamp with time zone
+    LANGUAGE sql
+    AS $$ SELECT date_trunc('milliseconds', clock_timestamp()) $$;
 
 --
 -- Name: arbiter_own(integer, smallint, bigint, text); Type: FUNCTION; Schema: public; Owner: -
@@ -485,7 +664,7 @@ BEGIN
   END IF;
   IF h.visitor <> p_visitor OR h.partition <> p_partition THEN RETURN arbiter_say('mismatch'); END IF;
   IF h.state = 'tombstone' THEN RETURN arbiter_say('hold_gone'); END IF;
-  IF h.request <> p_request THEN RETURN arbiter_say('mismatch'); END IF;
+  IF h.request <> p_request AND h.request <> '' THEN RETURN arbiter_say('mismatch'); END IF;
   IF hold_stands(h, p_epoch, arbiter_now()) THEN RETURN arbiter_say_hold('granted', h, true); END IF;
   RETURN arbiter_say('hold_gone');
 END $$;
@@ -527,23 +706,86 @@ BEGIN
 END $$;
 
 --
--- Name: arbiter_recover(integer, smallint, bigint, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: arbiter_recover(integer, smallint, bigint, jsonb, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.arbiter_recover(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text) RETURNS public.arbiter_answer
+CREATE FUNCTION public.arbiter_recover(p_event integer, p_partition smallint, p_epoch bigint, p_receipt jsonb, p_seats_max integer) RETURNS public.arbiter_answer
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
+  r holds := jsonb_populate_record(NULL::holds, p_receipt);
+  gate arbiter_answer;
   answer arbiter_answer;
 BEGIN
-  answer := arbiter_gate(p_event, p_partition, p_epoch);
+  gate := arbiter_gate(p_event, p_partition, p_epoch, p_grace => true);
+  IF gate.kind IS NOT NULL THEN RETURN gate; END IF;
+  IF gate.deadline IS NOT NULL THEN
+    -- The quota and the visitor's other holds, as in arbiter_hold.
+    PERFORM pg_advisory_xact_lock(hashtextextended(format('h/%s/%s/%s', p_event, p_partition, r.holder), 0));
+    IF r.visitor <> r.holder THEN
+      PERFORM pg_advisory_xact_lock(hashtextextended(format('v/%s/%s/%s', p_event, p_partition, r.visitor), 0));
+    END IF;
+  END IF;
+  answer := arbiter_recovered(p_event, p_partition, p_epoch, r, gate.deadline);
   IF answer.kind IS NOT NULL THEN RETURN answer; END IF;
-  SELECT * INTO answer FROM arbiter_find(p_event, p_partition, p_hold);
-  IF answer.kind IS NULL OR answer.visitor <> p_visitor THEN RETURN arbiter_say('hold_gone'); END IF;
-  answer.kind := 'recovered';
+  IF gate.deadline IS NULL THEN RETURN arbiter_say('hold_gone'); END IF;
+  FOR v_try IN 1 .. 5 LOOP
+    BEGIN
+      RETURN arbiter_take_again(p_event, p_partition, p_epoch, r, p_seats_max, gate.deadline);
+    EXCEPTION WHEN SQLSTATE 'OS001' THEN NULL;
+    END;
+  END LOOP;
+  RAISE EXCEPTION 'others took the seats again and again' USING ERRCODE = 'serialization_failure';
+END $$;
+
+--
+-- Name: arbiter_recovered(integer, smallint, bigint, public.holds, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_recovered(p_event integer, p_partition smallint, p_epoch bigint, r public.holds, p_until timestamp with time zone) RETURNS public.arbiter_answer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  h holds;
+  v_now timestamptz;
+  v_own integer[];
+BEGIN
+  SELECT * INTO h FROM holds WHERE event_no = p_event AND hold_id = r.hold_id FOR NO KEY UPDATE;
+  v_now := arbiter_now();
+  IF NOT FOUND OR hold_is_forgotten(h, v_now) OR (h.state = 'live' AND h.epoch <> p_epoch) THEN RETURN NULL; END IF;
+  IF h.visitor <> r.visitor OR h.partition <> p_partition OR NOT hold_is_live(h, p_epoch, v_now) THEN
+    RETURN arbiter_say('hold_gone');
+  END IF;
+  v_own := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.seat_no = ANY(h.seats) AND s.state = 'available' AND s.hold_id = h.hold_id);
+  IF NOT h.seats <@ v_own THEN RETURN arbiter_say('taken', ARRAY(SELECT u FROM unnest(h.seats) u WHERE u <> ALL(v_own))); END IF;
+  IF p_until IS NULL OR p_until <= v_now THEN RETURN arbiter_say_hold('recovered', h); END IF;
+  -- Perhaps another receipt of it, a later one: from after its extension, or its own recovery in an earlier grace.
+  IF h.receipt_epoch IS NOT NULL AND r.epoch < p_epoch THEN
+    UPDATE holds SET deadline = greatest(deadline, r.deadline), order_id = coalesce(order_id, r.order_id),
+        receipt_epoch = (greatest(hold_rank(h), hold_rank(r)))[1], receipt_grant = (greatest(hold_rank(h), hold_rank(r)))[2]
+     WHERE event_no = p_event AND hold_id = h.hold_id;
+    UPDATE seats s SET hold_until = greatest(s.hold_until, r.deadline)
+     WHERE s.event_no = p_event AND s.seat_no = ANY(h.seats) AND s.hold_id = h.hold_id AND s.hold_until < r.deadline;
+  END IF;
+  RETURN arbiter_recovering(p_until);
+END $$;
+
+--
+-- Name: arbiter_recovering(timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_recovering(p_until timestamp with time zone) RETURNS public.arbiter_answer
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+DECLARE
+  answer arbiter_answer;
+BEGIN
+  answer.kind := 'recovering';
+  answer.deadline := p_until;
   RETURN answer;
 END $$;
 
@@ -563,7 +805,7 @@ DECLARE
   v_seats integer[];
   h holds;
 BEGIN
-  answer := arbiter_gate(p_event, p_partition, p_epoch);
+  answer := arbiter_gate(p_event, p_partition, p_epoch, p_grace => true);
   IF answer.kind IS NOT NULL THEN RETURN answer; END IF;
   LOOP
     SELECT * INTO h FROM holds WHERE event_no = p_event AND hold_id = p_hold FOR UPDATE;
@@ -604,7 +846,7 @@ END $$;
 CREATE FUNCTION public.arbiter_say(p_kind text, p_seats integer[] DEFAULT NULL::integer[], p_epoch bigint DEFAULT NULL::bigint, p_used integer DEFAULT NULL::integer, p_phase text DEFAULT NULL::text, p_order uuid DEFAULT NULL::uuid) RETURNS public.arbiter_answer
     LANGUAGE sql IMMUTABLE
     AS $$
-  SELECT ROW(p_kind, NULL, NULL, NULL, p_seats, NULL, NULL, p_epoch, NULL, p_order, NULL, p_used, p_phase)::arbiter_answer
+  SELECT ROW(p_kind, NULL, NULL, NULL, p_seats, NULL, NULL, p_epoch, NULL, p_order, NULL, p_used, p_phase, NULL)::arbiter_answer
 $$;
 
 --
@@ -615,7 +857,7 @@ CREATE FUNCTION public.arbiter_say_hold(p_kind text, h public.holds, p_repeated 
     LANGUAGE sql IMMUTABLE
     AS $$
   SELECT ROW(p_kind, h.hold_id, h.visitor, h.holder, h.seats, h.granted_at, h.deadline, h.epoch, h.grant_no, h.order_id,
-             p_repeated, NULL, NULL)::arbiter_answer
+             p_repeated, NULL, NULL, NULL)::arbiter_answer
 $$;
 
 --
@@ -658,6 +900,76 @@ BEGIN
 END $$;
 
 --
+-- Name: arbiter_take_again(integer, smallint, bigint, public.holds, integer, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_take_again(p_event integer, p_partition smallint, p_epoch bigint, r public.holds, p_seats_max integer, p_until timestamp with time zone) RETURNS public.arbiter_answer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_rank bigint[] := hold_rank(r);
+  v_size integer := cardinality(r.seats);
+  v_rivals uuid[];
+  v_occupants uuid[];
+  v_weaker uuid[];
+  v_losers uuid[];
+  v_over uuid[];
+  v_used integer;
+  v_free integer[];
+  v_rows integer;
+  v_now timestamptz;
+BEGIN
+  IF r.epoch >= p_epoch OR EXISTS (SELECT FROM orders o WHERE o.hold_id = r.hold_id) THEN RETURN arbiter_say('hold_gone'); END IF;
+  v_rivals := arbiter_lock_rivals(p_event, p_partition, p_epoch, r);
+  v_now := arbiter_now();
+  IF v_now >= least(p_until, r.deadline) THEN RETURN arbiter_say('hold_gone'); END IF;
+  v_occupants := ARRAY(SELECT DISTINCT s.hold_id FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats)
+    AND s.state = 'available' AND NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now));
+  IF NOT v_occupants <@ v_rivals THEN RAISE EXCEPTION USING ERRCODE = 'OS001'; END IF;
+  v_weaker := ARRAY(SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals)
+    AND hold_is_live(h, p_epoch, v_now) AND hold_rank(h) < v_rank);
+  -- The visitor's other hold: a later one means that this one was over.
+  v_losers := ARRAY(SELECT h.hold_id FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_rivals)
+    AND hold_is_live(h, p_epoch, v_now) AND h.visitor = r.visitor);
+  IF NOT v_losers <@ v_weaker THEN RETURN arbiter_say('hold_gone'); END IF;
+  v_free := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(r.seats) AND s.state = 'available'
+      AND (seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, v_now) OR s.hold_id = ANY(v_weaker)));
+  IF NOT r.seats <@ v_free THEN RETURN arbiter_say('taken', ARRAY(SELECT u FROM unnest(r.seats) u WHERE u <> ALL(v_free))); END IF;
+  v_losers := v_losers || v_occupants;
+  SELECT coalesce(max(o.used) FILTER (WHERE o.ahead), 0),
+         coalesce(array_agg(o.hold_id) FILTER (WHERE NOT o.ahead AND o.used + v_size > p_seats_max), '{}')
+    INTO v_used, v_over
+    FROM (SELECT h.hold_id, h.state = 'ordered' OR hold_rank(h) >= v_rank AS ahead,
+                 sum(cardinality(h.seats)) OVER (ORDER BY h.state = 'ordered' DESC, hold_rank(h) DESC, h.hold_id) AS used
+            FROM holds h WHERE h.event_no = p_event AND h.partition = p_partition AND h.holder = r.holder
+             AND (h.state = 'ordered' OR hold_is_live(h, p_epoch, v_now)) AND h.hold_id <> ALL(v_losers)) o;
+  IF v_used + v_size > p_seats_max THEN RETURN arbiter_say('hold_gone'); END IF;
+  v_losers := v_losers || v_over;
+
+  DELETE FROM holds h WHERE h.event_no = p_event AND h.hold_id = r.hold_id
+     AND (hold_is_forgotten(h, v_now) OR (h.state = 'live' AND h.epoch <> p_epoch));
+  INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no,
+                     order_id, state, receipt_epoch, receipt_grant)
+  VALUES (p_event, r.hold_id, p_partition, r.visitor, r.holder, '', r.seats, r.granted_at, r.deadline, p_epoch,
+          nextval('grant_numbers'), r.order_id, 'live', r.epoch, r.grant_no)
+  ON CONFLICT DO NOTHING;
+  -- A release of this id has overtaken us and left its tombstone.
+  IF NOT FOUND THEN RETURN arbiter_say('hold_gone'); END IF;
+  IF v_losers <> '{}' THEN
+    UPDATE holds h SET state = 'released', deadline = v_now WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers);
+    v_free := ARRAY(SELECT unnest(h.seats) FROM holds h WHERE h.event_no = p_event AND h.hold_id = ANY(v_losers));
+    UPDATE seats s SET hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+     WHERE s.event_no = p_event AND s.seat_no = ANY(v_free) AND s.hold_id = ANY(v_losers);
+  END IF;
+  UPDATE seats s SET hold_id = r.hold_id, hold_until = r.deadline, hold_epoch = p_epoch
+   WHERE s.event_no = p_event AND s.seat_no = ANY(r.seats);
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  ASSERT v_rows = v_size, 'every seat of a recovered hold has a row';
+  RETURN arbiter_recovering(p_until);
+END $$;
+
+--
 -- Name: arbiter_taken(integer, smallint, bigint, integer[], integer, boolean, integer[], uuid); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -688,6 +1000,17 @@ BEGIN
   END IF;
   RETURN CASE WHEN arbiter_first_group(p_seats, p_size, v_free) IS NULL THEN '{}'::integer[] END;
 END $$;
+
+--
+-- Name: claim_finds(integer[], integer, integer[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.claim_finds(p_seats integer[], p_size integer, p_free integer[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT CASE WHEN cardinality(p_seats) = p_size THEN p_seats <@ p_free
+              ELSE arbiter_first_group(p_seats, p_size, p_free) IS NOT NULL END
+$$;
 
 --
 -- Name: create_event_tables(integer); Type: FUNCTION; Schema: public; Owner: -
@@ -740,10 +1063,10 @@ CREATE FUNCTION public.event_lock_shared(p_event integer) RETURNS void
     AS $$ SELECT pg_advisory_xact_lock_shared(20260, p_event) $$;
 
 --
--- Name: event_publish(integer, text, text, bytea, text[], text[], text[], text[], text[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: event_publish(integer, text, text, bytea, text[], text[], text[], text[], text[], smallint[], jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.event_publish(p_event integer, p_actor text, p_layout_hash text, p_layout bytea, p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[]) RETURNS text
+CREATE FUNCTION public.event_publish(p_event integer, p_actor text, p_layout_hash text, p_layout bytea, p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_seat_partitions smallint[], p_partitions jsonb) RETURNS text
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -754,29 +1077,31 @@ BEGIN
   IF v_phase IS NULL THEN RETURN 'unknown'; END IF;
   IF v_phase <> 'draft' THEN RETURN 'not_draft'; END IF;
   PERFORM create_event_tables(p_event);
+  PERFORM event_write_partitions(p_event, p_partitions);
   INSERT INTO layouts (hash, bytes) VALUES (p_layout_hash, p_layout) ON CONFLICT DO NOTHING;
   INSERT INTO event_seats (event_no, seat_no, seat_guid, section_id, row_label, seat_label, category)
     SELECT p_event, s.n - 1, s.guid, s.section, s.row_label, s.label, s.category
     FROM unnest(p_guids, p_sections, p_rows, p_labels, p_categories)
       WITH ORDINALITY AS s (guid, section, row_label, label, category, n);
-  INSERT INTO seats (event_no, seat_no) SELECT p_event, n FROM generate_series(0, cardinality(p_guids) - 1) n;
+  INSERT INTO seats (event_no, seat_no, partition)
+    SELECT p_event, s.n - 1, s.partition FROM unnest(p_seat_partitions) WITH ORDINALITY AS s (partition, n);
   UPDATE events SET phase = 'scheduled', version = version + 1, layout_hash = p_layout_hash,
     seat_count = cardinality(p_guids), published_at = clock_timestamp() WHERE event_no = p_event;
   INSERT INTO audit_log (actor, action, event_no, detail)
-    VALUES (p_actor, 'publish', p_event, jsonb_build_object('seats', cardinality(p_guids), 'layout', p_layout_hash));
+    VALUES (p_actor, 'publish', p_event, jsonb_build_object('seats', cardinality(p_guids), 'layout', p_layout_hash,
+      'partitions', jsonb_array_length(p_partitions)));
   RETURN 'published';
 END $$;
 
 --
--- Name: event_replan(integer, text, text, text, text, bytea, text[], text[], text[], text[], text[], integer[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: event_replan(integer, text, text, text, text, bytea, text[], text[], text[], text[], text[], smallint[], jsonb, integer[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.event_replan(p_event integer, p_actor text, p_base text, p_plan text, p_layout_hash text, p_layout bytea, p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_removed integer[]) RETURNS TABLE(seat_no integer, state text)
+CREATE FUNCTION public.event_replan(p_event integer, p_actor text, p_base text, p_plan text, p_layout_hash text, p_layout bytea, p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_seat_partitions smallint[], p_partitions jsonb, p_removed integer[]) RETURNS TABLE(seat_no integer, state text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 DECLARE
-  v_epoch bigint;
   v_count integer;
   v_base text;
 BEGIN
@@ -786,13 +1111,19 @@ BEGIN
     RETURN QUERY SELECT NULL::integer, 'conflict';
     RETURN;
   END IF;
-  SELECT epoch INTO v_epoch FROM event_partitions p WHERE p.event_no = p_event AND p.partition = 0;
-  RETURN QUERY SELECT s.seat_no, CASE WHEN s.state = 'available' THEN 'held' ELSE s.state END FROM seats s
+  IF EXISTS (SELECT FROM event_partitions p WHERE p.event_no = p_event AND NOT partition_is_settled(p)) THEN
+    RETURN QUERY SELECT NULL::integer, 'busy';
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT s.seat_no, CASE WHEN s.state = 'available' THEN 'held' ELSE s.state END
+    FROM seats s JOIN event_partitions p ON p.event_no = p_event AND p.partition = s.partition
     WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND (s.state IN ('reserved','sold')
-      OR (s.state = 'available' AND s.hold_until > clock_timestamp() AND s.hold_epoch = v_epoch))
+      OR (s.state = 'available' AND (p.mode <> 'postgres'
+        OR NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p.epoch, clock_timestamp()))))
     ORDER BY s.seat_no;
   IF FOUND THEN RETURN; END IF;
   INSERT INTO layouts (hash, bytes) VALUES (p_layout_hash, p_layout) ON CONFLICT DO NOTHING;
+  PERFORM event_write_partitions(p_event, p_partitions);
   INSERT INTO event_seats (event_no, seat_no, seat_guid, section_id, row_label, seat_label, category)
     SELECT p_event, s.n - 1, s.guid, s.section, s.row_label, s.label, s.category
     FROM unnest(p_guids, p_sections, p_rows, p_labels, p_categories)
@@ -801,8 +1132,9 @@ BEGIN
       seat_label = excluded.seat_label, category = excluded.category;
   UPDATE event_seats SET removed = seat_no = ANY (p_removed)
     WHERE event_no = p_event AND removed <> (seat_no = ANY (p_removed));
-  INSERT INTO seats (event_no, seat_no)
-    SELECT p_event, n FROM generate_series(v_count, cardinality(p_guids) - 1) n;
+  INSERT INTO seats (event_no, seat_no, partition)
+    SELECT p_event, s.n - 1, s.partition FROM unnest(p_seat_partitions) WITH ORDINALITY AS s (partition, n)
+    WHERE s.n > v_count;
   UPDATE seats s SET state = 'blocked', version = s.version + 1, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
     WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND s.state = 'available';
   INSERT INTO blocks (event_no, seat_no, reason, actor)
@@ -812,6 +1144,21 @@ BEGIN
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'replan', p_event,
     jsonb_build_object('plan', p_plan, 'removed', cardinality(p_removed), 'seats', cardinality(p_guids)));
 END $$;
+
+--
+-- Name: event_write_partitions(integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_write_partitions(p_event integer, p_partitions jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO event_partitions AS p (event_no, partition, sections, store)
+    SELECT p_event, (r ->> 'partition')::smallint,
+      CASE WHEN jsonb_typeof(r -> 'sections') = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(r -> 'sections')) END,
+      r ->> 'store'
+    FROM jsonb_array_elements(p_partitions) r
+    ON CONFLICT (event_no, partition) DO UPDATE SET sections = excluded.sections, store = excluded.store
+$$;
 
 --
 -- Name: hold_due(text, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
@@ -845,6 +1192,16 @@ CREATE FUNCTION public.hold_is_live(h public.holds, p_epoch bigint, p_now timest
 $$;
 
 --
+-- Name: hold_rank(public.holds); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.hold_rank(h public.holds) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT ARRAY[coalesce(h.receipt_epoch, h.epoch), coalesce(h.receipt_grant, h.grant_no)]
+$$;
+
+--
 -- Name: hold_stands(public.holds, bigint, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -860,6 +1217,17 @@ BEGIN
    WHERE s.event_no = h.event_no AND s.seat_no = ANY(h.seats) AND s.state = 'available' AND s.hold_id = h.hold_id;
   RETURN v_count = cardinality(h.seats);
 END $$;
+
+--
+-- Name: in_queue_gap(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.in_queue_gap(p_event integer, p_shard smallint, p_number bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT EXISTS (SELECT FROM queue_gaps g WHERE g.event_no = p_event AND g.shard = p_shard
+    AND g.first <= p_number AND g.last >= p_number)
+$$;
 
 --
 -- Name: lease_holds(integer, bigint); Type: FUNCTION; Schema: public; Owner: -
@@ -1738,6 +2106,256 @@ CREATE FUNCTION public.order_seats_are(o public.orders, p_state text) RETURNS bo
 $$;
 
 --
+-- Name: partition_abort(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_abort(p_event integer, p_partition smallint, p_term bigint, OUT refused text, OUT new_epoch bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v record;
+BEGIN
+  SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'moving');
+  refused := v.refused;
+  IF refused IS NOT NULL THEN RETURN; END IF;
+  UPDATE event_partitions e SET mode = 'postgres', epoch = nextval('epochs'), rebuild_epoch = NULL, changed_at = clock_timestamp()
+   WHERE e.event_no = p_event AND e.partition = p_partition
+  RETURNING e.epoch INTO new_epoch;
+  -- Grant numbers are Postgres's own and go on rising: what is granted next outranks what comes along here.
+  UPDATE holds h SET epoch = new_epoch
+   WHERE h.event_no = p_event AND h.partition = p_partition AND h.epoch = (v.p).epoch;
+  UPDATE seats s SET hold_epoch = new_epoch
+   WHERE s.event_no = p_event AND s.partition = p_partition AND s.hold_epoch = (v.p).epoch AND s.hold_until > clock_timestamp();
+  PERFORM partition_note(p_event, p_partition, 'abort_restore', new_epoch, NULL);
+END $$;
+
+--
+-- Name: partition_begin(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_begin(p_event integer, p_partition smallint, p_term bigint, OUT refused text, OUT rebuild bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  SELECT l.refused INTO refused FROM partition_lock(p_event, p_partition, p_term, 'postgres') l;
+  IF refused IS NOT NULL THEN RETURN; END IF;
+  UPDATE event_partitions e SET rebuild_epoch = nextval('epochs') WHERE e.event_no = p_event AND e.partition = p_partition
+  RETURNING e.rebuild_epoch INTO rebuild;
+END $$;
+
+--
+-- Name: partition_degrade(integer, smallint, bigint, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_degrade(p_event integer, p_partition smallint, p_epoch bigint, p_reason text, p_grace_ms integer) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_epoch bigint;
+BEGIN
+  UPDATE event_partitions e SET mode = 'postgres', epoch = nextval('epochs'), run_ids = '{}', rebuild_epoch = NULL,
+      grace_until = date_trunc('milliseconds', clock_timestamp()) + p_grace_ms * interval '1 millisecond',
+      reason = p_reason, changed_at = clock_timestamp()
+   WHERE e.event_no = p_event AND e.partition = p_partition AND e.mode = 'redis' AND e.epoch = p_epoch
+  RETURNING e.epoch INTO v_epoch;
+  IF v_epoch IS NULL THEN RETURN NULL; END IF;
+  DELETE FROM partition_witnesses w WHERE w.event_no = p_event AND w.partition = p_partition;
+  -- Nothing from before counts (the last flip took the rows along); what an unpaid order keeps of the quota, does (S7). The
+  -- orders are locked, so that one which just ends is either left out or ends its row here afterwards.
+  DELETE FROM holds h WHERE h.event_no = p_event AND h.partition = p_partition;
+  INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no,
+                     order_id, state)
+  SELECT o.event_no, o.hold_id, o.partition, o.visitor, o.holder, '', o.seats, o.created_at, o.payment_deadline, v_epoch, 0,
+         o.order_id, 'ordered'
+    FROM (SELECT * FROM orders WHERE event_no = p_event AND partition = p_partition AND state IN ('reserved','authorised')
+           ORDER BY order_id FOR SHARE) o;
+  PERFORM partition_note(p_event, p_partition, 'degrade', v_epoch, p_reason);
+  RETURN v_epoch;
+END $$;
+
+--
+-- Name: partition_flip(integer, smallint, bigint, bigint, text[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_flip(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, p_run_ids text[], OUT refused text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v record;
+BEGIN
+  SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'moving');
+  refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
+                  ELSE v.refused END;
+  IF refused IS NOT NULL THEN RETURN; END IF;
+  UPDATE event_partitions e SET mode = 'redis', epoch = p_rebuild, run_ids = p_run_ids, rebuild_epoch = NULL,
+      -- A first move is no restore: a store that was never lost is believed lost at once.
+      restored_at = CASE WHEN e.reason IS NULL THEN e.restored_at ELSE clock_timestamp() END,
+      grace_until = NULL, reason = NULL, changed_at = clock_timestamp()
+   WHERE e.event_no = p_event AND e.partition = p_partition;
+  -- They are the other store's from here on. What the seats' rows still say names an epoch that is over.
+  DELETE FROM holds h WHERE h.event_no = p_event AND h.partition = p_partition;
+  DELETE FROM partition_witnesses w WHERE w.event_no = p_event AND w.partition = p_partition;
+  PERFORM partition_note(p_event, p_partition, 'restore', p_rebuild, NULL);
+END $$;
+
+--
+-- Name: partition_holds(integer, smallint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint) RETURNS SETOF public.holds
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
+         h.grant_no, h.order_id,
+         CASE WHEN h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats) THEN 'expired' ELSE h.state END,
+         h.receipt_epoch, h.receipt_grant
+    FROM holds h JOIN event_partitions p USING (event_no, partition)
+    LEFT JOIN (SELECT hold_id, count(*) FROM seats
+                WHERE event_no = p_event AND partition = p_partition AND state = 'available' AND hold_id IS NOT NULL
+                GROUP BY hold_id) s ON s.hold_id = h.hold_id
+   WHERE h.event_no = p_event AND h.partition = p_partition
+     AND (h.state <> 'live' OR h.epoch = p.epoch) AND NOT hold_is_forgotten(h, clock_timestamp())
+$$;
+
+--
+-- Name: epochs; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+CREATE SEQUENCE public.epochs
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+--
+-- Name: event_partitions; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.event_partitions (
+    event_no integer NOT NULL,
+    partition smallint DEFAULT 0 NOT NULL,
+    mode text DEFAULT 'postgres'::text NOT NULL,
+    epoch bigint DEFAULT nextval('public.epochs'::regclass) NOT NULL,
+    run_ids text[] DEFAULT '{}'::text[] NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    sections text[],
+    store text,
+    grace_until timestamp with time zone,
+    rebuild_epoch bigint,
+    restored_at timestamp with time zone,
+    reason text,
+    CONSTRAINT event_partitions_mode_check CHECK ((mode = ANY (ARRAY['postgres'::text, 'moving'::text, 'redis'::text])))
+);
+
+--
+-- Name: partition_is_settled(public.event_partitions); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_is_settled(p public.event_partitions) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  RETURN p.mode <> 'moving' AND (p.grace_until IS NULL OR p.grace_until <= clock_timestamp());
+END $$;
+
+--
+-- Name: partition_lock(integer, smallint, bigint, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_lock(p_event integer, p_partition smallint, p_term bigint, p_mode text, OUT refused text, OUT p public.event_partitions) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  PERFORM event_lock_alone(p_event);
+  IF NOT lease_holds(p_event, p_term) THEN refused := 'other_term'; RETURN; END IF;
+  SELECT * INTO p FROM event_partitions e WHERE e.event_no = p_event AND e.partition = p_partition FOR UPDATE;
+  IF p.mode IS DISTINCT FROM p_mode THEN refused := 'other_mode'; RETURN; END IF;
+  IF p.grace_until > clock_timestamp() THEN refused := 'in_grace'; END IF;
+END $$;
+
+--
+-- Name: partition_move(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, OUT refused text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v record;
+BEGIN
+  SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'postgres');
+  refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
+                  ELSE v.refused END;
+  IF refused IS NOT NULL THEN RETURN; END IF;
+  UPDATE event_partitions e SET mode = 'moving', grace_until = NULL, changed_at = clock_timestamp()
+   WHERE e.event_no = p_event AND e.partition = p_partition;
+END $$;
+
+--
+-- Name: partition_note(integer, smallint, text, bigint, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_note(p_event integer, p_partition smallint, p_action text, p_epoch bigint, p_reason text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO audit_log (actor, action, event_no, detail)
+  VALUES ('controller', p_action, p_event, jsonb_build_object('partition', p_partition, 'epoch', p_epoch, 'reason', p_reason))
+$$;
+
+--
+-- Name: partition_report(integer, smallint, bigint, text, text, bigint, integer, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_report(p_event integer, p_partition smallint, p_epoch bigint, p_reporter text, p_reason text, p_term bigint, p_witness_ms integer, p_settle_ms integer, p_grace_ms integer, OUT kind text, OUT new_epoch bigint, OUT after_ms integer) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  p event_partitions;
+  v_leads boolean;
+BEGIN
+  SELECT * INTO p FROM event_partitions e WHERE e.event_no = p_event AND e.partition = p_partition;
+  IF p.mode IS DISTINCT FROM 'redis' OR p.epoch <> p_epoch THEN kind := 'changed'; RETURN; END IF;
+  after_ms := ceil(1000 * extract(epoch FROM
+    p.restored_at + p_settle_ms * interval '1 millisecond' - clock_timestamp()));
+  IF after_ms > 0 THEN kind := 'settling'; RETURN; END IF;
+  after_ms := NULL;
+  -- Only a look, so that nobody's renewal waits for us while we wait for the event's lock.
+  v_leads := EXISTS (SELECT FROM leases l WHERE l.event_no = p_event AND l.term = p_term AND l.until > clock_timestamp());
+  IF NOT v_leads THEN
+    -- One after the other: of two first reports at once the later one sees the earlier.
+    PERFORM pg_advisory_xact_lock(hashtextextended(format('w/%s/%s', p_event, p_partition), 0));
+    INSERT INTO partition_witnesses AS w (event_no, partition, reporter, epoch, reason, at)
+    VALUES (p_event, p_partition, p_reporter, p_epoch, p_reason, clock_timestamp())
+    ON CONFLICT (event_no, partition, reporter)
+      DO UPDATE SET epoch = excluded.epoch, reason = excluded.reason, at = excluded.at;
+    IF (SELECT count(*) FROM partition_witnesses w WHERE w.event_no = p_event AND w.partition = p_partition
+          AND w.epoch = p_epoch AND w.at > clock_timestamp() - p_witness_ms * interval '1 millisecond') < 2 THEN
+      kind := 'noted';
+      RETURN;
+    END IF;
+  END IF;
+  PERFORM event_lock_alone(p_event);
+  IF v_leads AND NOT lease_holds(p_event, p_term) THEN kind := 'noted'; RETURN; END IF;
+  new_epoch := partition_degrade(p_event, p_partition, p_epoch, p_reason, p_grace_ms);
+  kind := CASE WHEN new_epoch IS NULL THEN 'changed' ELSE 'degraded' END;
+END $$;
+
+--
+-- Name: partition_seats(integer, smallint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_seats(p_event integer, p_partition smallint) RETURNS TABLE(seats integer[], versions double precision[], states smallint[])
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(array_agg(s.seat_no ORDER BY s.seat_no), '{}'),
+         coalesce(array_agg(s.version::double precision ORDER BY s.seat_no), '{}'),
+         coalesce(array_agg((CASE s.state WHEN 'available' THEN 0 WHEN 'reserved' THEN 2 WHEN 'sold' THEN 3 ELSE 4 END)::smallint
+                            ORDER BY s.seat_no), '{}')
+    FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition
+$$;
+
+--
 -- Name: phase_advance(integer, bigint, text, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1787,6 +2405,17 @@ BEGIN
 END $$;
 
 --
+-- Name: queue_gap_numbers(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_gap_numbers(p_event integer, p_shard smallint, p_from bigint, p_to bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(sum(greatest(0, least(g.last, p_to) - greatest(g.first, p_from + 1) + 1)), 0)::bigint
+  FROM queue_gaps g WHERE g.event_no = p_event AND g.shard = p_shard AND g.last > p_from AND g.first <= p_to
+$$;
+
+--
 -- Name: queue_join(integer, smallint, text[], integer, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1797,6 +2426,7 @@ CREATE FUNCTION public.queue_join(p_event integer, p_shard smallint, p_visitors 
 DECLARE
   v_phase text;
   v_opens timestamptz;
+  v_mode text;
   v_last bigint;
   v_new bigint;
   v_now timestamptz;
@@ -1806,8 +2436,12 @@ BEGIN
     RETURN QUERY SELECT v_phase, v_opens, NULL::bigint, NULL::timestamptz, false;
     RETURN;
   END IF;
-  SELECT c.last_no INTO STRICT v_last FROM queue_counters c
+  SELECT c.last_no, c.mode INTO STRICT v_last, v_mode FROM queue_counters c
     WHERE c.event_no = p_event AND c.shard = p_shard FOR UPDATE;
+  IF v_mode <> 'postgres' THEN
+    RETURN QUERY SELECT 'moved', v_opens, NULL::bigint, NULL::timestamptz, false;
+    RETURN;
+  END IF;
   v_now := clock_timestamp();
 
   WITH asked AS (
@@ -1831,6 +2465,9 @@ BEGIN
       ceiling = CASE WHEN v_last + v_new + p_ceiling_step / 2 >= c.ceiling
         THEN v_last + v_new + p_ceiling_step + 1 ELSE c.ceiling END
     WHERE c.event_no = p_event AND c.shard = p_shard;
+    INSERT INTO queue_arrivals AS w (event_no, shard, second, last)
+      VALUES (p_event, p_shard, floor(extract(epoch FROM v_now))::bigint, v_last + v_new)
+      ON CONFLICT (event_no, shard, second) DO UPDATE SET last = greatest(w.last, excluded.last);
   END IF;
 
   RETURN QUERY
@@ -1840,6 +2477,43 @@ BEGIN
     JOIN queue_recent r ON r.event_no = p_event AND r.visitor = a.visitor
     ORDER BY a.place;
 END $$;
+
+--
+-- Name: queue_note(integer, smallint, bigint, bigint, bigint, double precision, double precision, bigint[], bigint[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_note(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_last bigint, p_redis_ms double precision, p_age_ms double precision, p_seconds bigint[], p_lasts bigint[]) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_skew double precision := extract(epoch FROM v_now)::double precision * 1000 - p_redis_ms - p_age_ms;
+BEGIN
+  IF NOT lease_holds(p_event, p_term) THEN RETURN false; END IF;
+  UPDATE queue_counters q SET
+    last_no = greatest(q.last_no, least(p_last, q.ceiling - 1)), read_ms = greatest(q.read_ms, p_redis_ms), skew_ms = v_skew,
+    skew_max_ms = greatest(q.skew_max_ms, abs(v_skew))
+  WHERE q.event_no = p_event AND q.shard = p_shard AND q.mode = 'redis' AND q.epoch = p_epoch;
+  IF NOT FOUND THEN RETURN false; END IF;
+  INSERT INTO queue_arrivals AS w (event_no, shard, second, last)
+    SELECT p_event, p_shard, s.second, s.last FROM unnest(p_seconds, p_lasts) AS s (second, last)
+    ON CONFLICT (event_no, shard, second) DO UPDATE SET last = excluded.last WHERE w.last < excluded.last;
+  RETURN true;
+END $$;
+
+--
+-- Name: queue_raise(integer, smallint, bigint, bigint, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_raise(p_event integer, p_shard smallint, p_epoch bigint, p_last bigint, p_step integer) RETURNS bigint
+    LANGUAGE sql
+    AS $$
+  UPDATE queue_counters q SET
+    ceiling = greatest(q.ceiling, least(p_last, q.ceiling - 1) + p_step + 1),
+    last_no = greatest(q.last_no, least(p_last, q.ceiling - 1))
+  WHERE q.event_no = p_event AND q.shard = p_shard AND q.mode = 'redis' AND q.epoch = p_epoch
+  RETURNING q.ceiling
+$$;
 
 --
 -- Name: queue_redeem(integer, smallint, bigint, text, uuid, integer); Type: FUNCTION; Schema: public; Owner: -
@@ -1911,6 +2585,109 @@ BEGIN
 END $$;
 
 --
+-- Name: queue_seen(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_seen(p_event integer, p_shard smallint, p_epoch bigint, p_seen bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  DELETE FROM queue_gaps g WHERE g.event_no = p_event AND g.shard = p_shard AND g.epoch = p_epoch AND g.last <= p_seen
+    AND g.first > (SELECT coalesce(a.frontier[p_shard + 1], 0) FROM admissions a WHERE a.event_no = p_event);
+  UPDATE queue_gaps g SET first = p_seen + 1
+    WHERE g.event_no = p_event AND g.shard = p_shard AND g.epoch = p_epoch AND g.first <= p_seen AND g.last > p_seen
+    AND g.first > (SELECT coalesce(a.frontier[p_shard + 1], 0) FROM admissions a WHERE a.event_no = p_event);
+END $$;
+
+--
+-- Name: queue_shards_make(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_shards_make() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO queue_counters (event_no, shard)
+    SELECT NEW.event_no, n FROM events e,
+      generate_series(1, least(16, coalesce((e.settings->>'queueShards')::integer, 1)) - 1) n
+    WHERE e.event_no = NEW.event_no
+    ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END $$;
+
+--
+-- Name: queue_to_postgres(integer, smallint, bigint, bigint, text, text, bigint, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_to_postgres(p_event integer, p_shard smallint, p_epoch bigint, p_term bigint, p_reporter text, p_reason text, p_seen bigint, p_step integer, p_witness_ms integer) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  c queue_counters;
+  v_now timestamptz;
+  v_known bigint;
+BEGIN
+  IF p_term IS NOT NULL AND NOT lease_holds(p_event, p_term) THEN RETURN 'other_term'; END IF;
+  SELECT * INTO STRICT c FROM queue_counters q WHERE q.event_no = p_event AND q.shard = p_shard FOR UPDATE;
+  IF c.mode <> 'redis' OR c.epoch <> p_epoch THEN
+    PERFORM queue_seen(p_event, p_shard, p_epoch, p_seen);
+    RETURN 'already';
+  END IF;
+  v_now := clock_timestamp();
+  v_known := greatest(c.last_no, least(p_seen, c.ceiling - 1));
+  IF p_term IS NULL AND (c.reported_by IS NULL OR c.reported_by = p_reporter
+      OR c.reported_at < v_now - p_witness_ms * interval '1 ms') THEN
+    UPDATE queue_counters q SET reported_by = p_reporter, reported_at = v_now, last_no = v_known
+      WHERE q.event_no = p_event AND q.shard = p_shard;
+    RETURN 'noted';
+  END IF;
+  IF v_known < c.ceiling - 1 THEN
+    INSERT INTO queue_gaps (event_no, shard, first, last, epoch)
+      VALUES (p_event, p_shard, v_known + 1, c.ceiling - 1, p_epoch);
+  END IF;
+  -- Whoever is in the gap came before whoever comes from here on.
+  INSERT INTO queue_arrivals AS w (event_no, shard, second, last)
+    VALUES (p_event, p_shard, floor(extract(epoch FROM v_now))::bigint, c.ceiling - 1)
+    ON CONFLICT (event_no, shard, second) DO UPDATE SET last = greatest(w.last, excluded.last);
+  UPDATE queue_counters q SET mode = 'postgres', epoch = nextval('epochs'), run_ids = '{}',
+    last_no = c.ceiling - 1, ceiling = c.ceiling + p_step, changed_at = v_now, lost_at = v_now, reason = p_reason,
+    reported_by = NULL, reported_at = NULL
+  WHERE q.event_no = p_event AND q.shard = p_shard;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_reporter, 'queue_store', p_event,
+    jsonb_build_object('shard', p_shard, 'mode', 'postgres', 'epoch', p_epoch, 'reason', p_reason, 'known', v_known,
+      'at', c.ceiling));
+  RETURN 'turned';
+END $$;
+
+--
+-- Name: queue_to_redis(integer, smallint, bigint, bigint, text, text[], integer, integer, double precision, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_to_redis(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_store text, p_run_ids text[], p_step integer, p_settle_ms integer, p_redis_ms double precision, p_skew_ms integer, OUT kind text, OUT epoch bigint, OUT last_no bigint, OUT ceiling bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+DECLARE
+  c queue_counters;
+BEGIN
+  IF NOT lease_holds(p_event, p_term) THEN kind := 'other_term'; RETURN; END IF;
+  SELECT * INTO STRICT c FROM queue_counters q WHERE q.event_no = p_event AND q.shard = p_shard FOR UPDATE;
+  kind := CASE
+    WHEN c.mode <> 'postgres' OR c.epoch <> p_epoch THEN 'other_mode'
+    WHEN c.lost_at > clock_timestamp() - p_settle_ms * interval '1 ms' THEN 'settling'
+    WHEN abs(extract(epoch FROM clock_timestamp()) * 1000 - p_redis_ms) > p_skew_ms THEN 'clock'
+    ELSE 'turned' END;
+  IF kind <> 'turned' THEN RETURN; END IF;
+  UPDATE queue_counters q SET mode = 'redis', epoch = nextval('epochs'), store = p_store, run_ids = p_run_ids,
+    ceiling = greatest(q.ceiling, q.last_no + p_step + 1), changed_at = clock_timestamp(), read_ms = p_redis_ms,
+    reported_by = NULL, reported_at = NULL, reason = NULL
+  WHERE q.event_no = p_event AND q.shard = p_shard
+  RETURNING q.epoch, q.last_no, q.ceiling INTO epoch, last_no, ceiling;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('leader', 'queue_store', p_event,
+    jsonb_build_object('shard', p_shard, 'mode', 'redis', 'epoch', epoch, 'term', p_term));
+END $$;
+
+--
 -- Name: seat_is_free(text, timestamp with time zone, bigint, bigint, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1921,23 +2698,33 @@ CREATE FUNCTION public.seat_is_free(p_state text, p_until timestamp with time zo
 $$;
 
 --
--- Name: seats_block(integer, text, text, integer[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: seats_block(integer, text, text, integer[], smallint, bigint, timestamp with time zone, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.seats_block(p_event integer, p_actor text, p_reason text, p_seats integer[]) RETURNS TABLE(seat_no integer, version bigint, state text, blocked boolean)
+CREATE FUNCTION public.seats_block(p_event integer, p_actor text, p_reason text, p_seats integer[], p_partition smallint DEFAULT NULL::smallint, p_epoch bigint DEFAULT NULL::bigint, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_version integer DEFAULT NULL::integer) RETURNS TABLE(seat_no integer, version bigint, state text, blocked boolean)
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_epoch bigint;
+  v_settled boolean;
 BEGIN
   PERFORM event_lock_shared(p_event);
-  SELECT epoch INTO v_epoch FROM event_partitions p WHERE p.event_no = p_event AND p.partition = 0;
+  SELECT bool_and(partition_is_settled(p) AND p.mode = CASE WHEN p_epoch IS NULL THEN 'postgres' ELSE 'redis' END
+                  AND (p_epoch IS NULL OR p.epoch = p_epoch))
+    INTO v_settled FROM event_partitions p WHERE p.event_no = p_event AND p.partition = coalesce(p_partition, p.partition);
+  IF v_settled AND p_epoch IS NOT NULL AND p_until IS NULL THEN
+    v_settled := EXISTS (SELECT FROM events e WHERE e.event_no = p_event AND e.version = p_version AND e.phase <> 'open');
+  END IF;
   PERFORM 1 FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (p_seats) ORDER BY s.seat_no FOR UPDATE;
+  -- With the margin of reserve: this statement's own time limit and a second.
+  IF v_settled IS NOT TRUE OR p_until - interval '6 seconds' <= clock_timestamp() THEN
+    RETURN QUERY SELECT NULL::integer, 0::bigint, 'other_mode', false;
+    RETURN;
+  END IF;
   RETURN QUERY
   WITH judged AS (
-    SELECT s.seat_no, s.state AS was,
-      s.state = 'available' AND (s.hold_until IS NULL OR s.hold_until <= clock_timestamp() OR s.hold_epoch <> v_epoch) AS free
-    FROM seats s WHERE s.event_no = p_event AND s.seat_no = ANY (p_seats)
+    SELECT s.seat_no, s.state AS was, seat_is_free(s.state, s.hold_until, s.hold_epoch, p.epoch, clock_timestamp()) AS free
+    FROM seats s JOIN event_partitions p ON p.event_no = p_event AND p.partition = s.partition
+    WHERE s.event_no = p_event AND s.seat_no = ANY (p_seats) AND s.partition = coalesce(p_partition, s.partition)
   ), changed AS (
     UPDATE seats s SET state = 'blocked', version = s.version + 1, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
     FROM judged j WHERE s.event_no = p_event AND s.seat_no = j.seat_no AND j.free
@@ -2011,31 +2798,6 @@ CREATE TABLE public.blocks (
     reason text NOT NULL,
     actor text NOT NULL,
     blocked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
---
--- Name: epochs; Type: SEQUENCE; Schema: public; Owner: -
---
-
-CREATE SEQUENCE public.epochs
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1;
-
---
--- Name: event_partitions; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.event_partitions (
-    event_no integer NOT NULL,
-    partition smallint DEFAULT 0 NOT NULL,
-    mode text DEFAULT 'postgres'::text NOT NULL,
-    epoch bigint DEFAULT nextval('public.epochs'::regclass) NOT NULL,
-    run_ids text[] DEFAULT '{}'::text[] NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT event_partitions_mode_check CHECK ((mode = ANY (ARRAY['postgres'::text, 'moving'::text, 'redis'::text])))
 );
 
 --
@@ -2175,6 +2937,19 @@ CREATE TABLE public.organiser_sessions (
 );
 
 --
+-- Name: partition_witnesses; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.partition_witnesses (
+    event_no integer NOT NULL,
+    partition smallint NOT NULL,
+    reporter text NOT NULL,
+    epoch bigint NOT NULL,
+    reason text NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+--
 -- Name: passes; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2240,6 +3015,18 @@ CREATE TABLE public.published (
 );
 
 --
+-- Name: queue_arrivals; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.queue_arrivals (
+    event_no integer NOT NULL,
+    shard smallint NOT NULL,
+    second bigint NOT NULL,
+    last bigint NOT NULL
+)
+WITH (fillfactor='50');
+
+--
 -- Name: queue_counters; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2247,9 +3034,36 @@ CREATE TABLE public.queue_counters (
     event_no integer NOT NULL,
     shard smallint DEFAULT 0 NOT NULL,
     last_no bigint DEFAULT 0 NOT NULL,
-    ceiling bigint DEFAULT 10000 NOT NULL
+    ceiling bigint DEFAULT 10000 NOT NULL,
+    mode text DEFAULT 'postgres'::text NOT NULL,
+    epoch bigint DEFAULT nextval('public.epochs'::regclass) NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    store text,
+    run_ids text[] DEFAULT '{}'::text[] NOT NULL,
+    lost_at timestamp with time zone,
+    reason text,
+    reported_by text,
+    reported_at timestamp with time zone,
+    read_ms double precision,
+    skew_ms double precision,
+    skew_max_ms double precision,
+    CONSTRAINT queue_counters_mode_check CHECK ((mode = ANY (ARRAY['postgres'::text, 'redis'::text])))
 )
 WITH (fillfactor='20');
+
+--
+-- Name: queue_gaps; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.queue_gaps (
+    event_no integer NOT NULL,
+    shard smallint NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    epoch bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT queue_gaps_check CHECK ((last >= first))
+);
 
 --
 -- Name: queue_recent; Type: TABLE; Schema: public; Owner: -
@@ -2452,6 +3266,13 @@ ALTER TABLE ONLY public.organiser_sessions
     ADD CONSTRAINT organiser_sessions_pkey PRIMARY KEY (token_hash);
 
 --
+-- Name: partition_witnesses partition_witnesses_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.partition_witnesses
+    ADD CONSTRAINT partition_witnesses_pkey PRIMARY KEY (event_no, partition, reporter);
+
+--
 -- Name: passes passes_event_no_shard_number_key; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -2508,11 +3329,25 @@ ALTER TABLE ONLY public.published
     ADD CONSTRAINT published_pkey PRIMARY KEY (event_no, name);
 
 --
+-- Name: queue_arrivals queue_arrivals_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.queue_arrivals
+    ADD CONSTRAINT queue_arrivals_pkey PRIMARY KEY (event_no, shard, second);
+
+--
 -- Name: queue_counters queue_counters_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
 ALTER TABLE ONLY public.queue_counters
     ADD CONSTRAINT queue_counters_pkey PRIMARY KEY (event_no, shard);
+
+--
+-- Name: queue_gaps queue_gaps_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.queue_gaps
+    ADD CONSTRAINT queue_gaps_pkey PRIMARY KEY (event_no, shard, epoch);
 
 --
 -- Name: queue_recent queue_recent_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -2663,6 +3498,12 @@ CREATE UNIQUE INDEX tickets_one_owner ON ONLY public.tickets USING btree (event_
 CREATE INDEX tickets_order ON ONLY public.tickets USING btree (order_id);
 
 --
+-- Name: queue_counters queue_shards_make; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER queue_shards_make AFTER INSERT ON public.queue_counters FOR EACH ROW WHEN ((new.shard = 0)) EXECUTE FUNCTION public.queue_shards_make();
+
+--
 -- Name: admissions admissions_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -2719,6 +3560,13 @@ ALTER TABLE ONLY public.orders
     ADD CONSTRAINT orders_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
+-- Name: partition_witnesses partition_witnesses_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.partition_witnesses
+    ADD CONSTRAINT partition_witnesses_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
 -- Name: published published_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -2731,6 +3579,13 @@ ALTER TABLE ONLY public.published
 
 ALTER TABLE ONLY public.queue_counters
     ADD CONSTRAINT queue_counters_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: queue_gaps queue_gaps_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.queue_gaps
+    ADD CONSTRAINT queue_gaps_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
 -- PostgreSQL database dump complete
