@@ -438,7 +438,8 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     await sweep(10_000);
     assert.deepEqual(await fieldsOf(), fields);
     const left = await sizeOf();
-    assert.ok(left <= size * 1.2, `${left} bytes, of ${size} before`);
+    // The tables of what has become small shrink little by little.
+    assert.ok(left <= size + 4_096, `${left} bytes, of ${size} before`);
     assert.equal(
       (await hold(1, 'visitor-a', { kind: 'units', first: 0, count: 2_000, quantity: 2, start: 7 })).kind,
       'granted',
