@@ -22,6 +22,8 @@ import type { AdmissionControl, WaitingRoom } from './waiting-room/waiting-room.
 export function startController(
   parts: AppOptions & {
     db: Db;
+    /** Of the watch alone: while a partition moves, nothing of ours shall stand in its way. */
+    watchDb: Db;
     redis: RedisStores;
     room: WaitingRoom & AdmissionControl;
     queueStores: QueueStores;
@@ -86,7 +88,7 @@ export function startController(
   shutdown.add('controller', () => controller.stop());
   controller.start();
   watch = openStoreWatch({
-    db,
+    db: parts.watchDb,
     events,
     redis,
     reporter: owner,

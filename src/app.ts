@@ -86,7 +86,7 @@ export class StartInterrupted extends Error {
 }
 
 /** Connections: of the server's 100 some are left for the command line and the operator. */
-const poolSizes = { web: 24, controller: 6, organiser: 3 };
+const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3 };
 const organiserStatementMs = 120_000;
 
 /** Puts the parts together, bottom up; what was opened last is closed first. */
@@ -166,7 +166,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const { prefix } = settings;
     const line = openRoom({ db: leaderDb, redis, prefix, owner, clock, log });
     const payment = payments.page;
-    ({ look } = startController({ ...options, ...line, db: leaderDb, redis, owner, payment, shutdown }));
+    const watchDb = pool('watch', poolSizes.watch);
+    const own = { db: leaderDb, watchDb, redis, owner, payment, shutdown };
+    ({ look } = startController({ ...options, ...line, ...own }));
   }
   if (!started.has('web')) {
     return {

@@ -27,6 +27,8 @@ export type RebuildOutcome =
       seats: number;
       holds: number /** From `moving` to `redis`. */;
       pauseMs: number;
+      /** Whole milliseconds that each step took. */
+      stepsMs: Partial<Record<RebuildStep, number>>;
     }
   /** Another leader or rebuild was there first; what we moved is moved back, unless it is theirs. */
   | { kind: 'refused'; step: RebuildStep; reason: string }
@@ -56,6 +58,14 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
   const { at, arbiter, runIds } = target;
   const { event, partition } = at;
   let step: RebuildStep = 'begin';
+  const stepsMs: Partial<Record<RebuildStep, number>> = {};
+  let enteredAt = clock.monotonic();
+  const enter = (next: RebuildStep): void => {
+    const now = clock.monotonic();
+    stepsMs[step] = Math.round(now - enteredAt);
+    enteredAt = now;
+    step = next;
+  };
   let movedAt: number | null = null;
   const inTime = (): void => {
     if (movedAt !== null && clock.monotonic() - movedAt > pauseMaxMs) throw new Given('it takes too long');
@@ -72,33 +82,34 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     const { epoch } = expect(await modes.begin(at), 'begun');
     const here = { event, partition, epoch };
     expect(await arbiter.begin(here), 'begun');
-    step = 'load';
+    enter('load');
     const before = await modes.seats(event, partition);
     await load(changesOf(before), epoch);
-    step = 'move';
+    enter('move');
     // From before the call: its answer may be lost.
     movedAt = clock.monotonic();
     expect(await modes.move({ ...at, rebuild: epoch }), 'moving');
-    step = 'load again';
+    enter('load again');
     const [now, holds, phase] = await Promise.all([
       modes.seats(event, partition),
       modes.holds(event, partition),
       parts.phaseOf(event),
     ]);
     await load(changedSince(before, now), epoch);
-    step = 'remember';
+    enter('remember');
     for (const some of chunks(holds, rememberedAtOnce)) {
       inTime();
       expect(await arbiter.remember({ ...here, holds: some }), 'remembered');
     }
-    step = 'open';
+    enter('open');
     const lastGrant = holds.reduce((last, { grant }) => Math.max(last, grant), 0);
     expect(await arbiter.open({ ...here, phase, lastGrant }), 'opened');
     inTime();
-    step = 'flip';
+    enter('flip');
     expect(await modes.flip({ ...at, rebuild: epoch, runIds }), 'flipped');
     const pauseMs = clock.monotonic() - movedAt;
-    return { kind: 'rebuilt', epoch, seats: now.seats.length, holds: holds.length, pauseMs };
+    stepsMs.flip = Math.round(clock.monotonic() - enteredAt);
+    return { kind: 'rebuilt', epoch, seats: now.seats.length, holds: holds.length, pauseMs, stepsMs };
   } catch (fault) {
     // Refused when nothing was moved, when another leader did it, or when the flip took effect and only its answer was lost.
     if (movedAt !== null) await modes.abort(at).catch(() => {});

@@ -58,6 +58,8 @@ const busyMsMax = 5_000;
 const askEveryMs = 1_000;
 /** Seen well twice, this far apart, before a partition that was degraded goes back. */
 const steadyMs = 1_000;
+/** When grace ends, all who had to wait come at once: no moment for a move. */
+const afterGraceMs = 3_000;
 /** A Redis that comes and goes takes the sale along each time: after each loss or failed rebuild the next one waits longer. */
 const backoffFirstMs = 2_500;
 const backoffMaxMs = 60_000;
@@ -287,8 +289,8 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     | { kind: 'unfit'; reason: string };
 
   async function obstacleTo(event: EventNo, row: PartitionRow, store: WatchedRedis): Promise<Obstacle> {
-    const graceMs = (row.graceUntil ?? 0) - clock.now();
-    if (graceMs > 0) return { kind: 'wait', ms: Math.min(graceMs, askEveryMs) };
+    const waitMs = row.graceUntil === null ? 0 : row.graceUntil + afterGraceMs - clock.now();
+    if (waitMs > 0) return { kind: 'wait', ms: Math.min(waitMs, askEveryMs) };
     // What is over moves no more.
     const { phase } = await options.phaseOf(event);
     if (phase === 'closed' || phase === 'cancelled') return { kind: 'wait', ms: 5 * askEveryMs };

@@ -166,7 +166,7 @@ test('D1: a rebuild waits for grace, for writes and for a fitting clock', async 
     [{}, { localTime: Date.now() - 5_000 }, false],
     [{}, {}, true],
     // Was lost before: it has to be well for a second.
-    [{ graceUntil: Date.now() - 1 }, {}, true],
+    [{ graceUntil: Date.now() - 4_000 }, {}, true],
   ] as const) {
     const { state, done, until } = stage({ mode: 'postgres', ...row });
     state.primary = primary;
