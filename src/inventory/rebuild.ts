@@ -83,7 +83,12 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     const here = { event, partition, epoch };
     expect(await arbiter.begin(here), 'begun');
     enter('load');
-    const before = await modes.seats(event, partition);
+    // All three, as in the move: its connections are open and its statements prepared by then.
+    const [before] = await Promise.all([
+      modes.seats(event, partition),
+      modes.holds(event, partition),
+      parts.phaseOf(event),
+    ]);
     await load(changesOf(before), epoch);
     enter('move');
     // From before the call: its answer may be lost.
