@@ -2,15 +2,15 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
 import type { Runtime } from '../app.ts';
-import { type RoundResult, roundLine, summaryTable, targets } from '../gameday/results.ts';
+import { brokenOff, type RoundResult, roundLine, summaryTable, targets } from '../gameday/results.ts';
 import { paces, runRound } from '../gameday/round.ts';
-import { OtherProgram, openRounds, programTree } from '../gameday/rounds-file.ts';
+import { OtherProgram, openRounds, programTree, type RoundsFile } from '../gameday/rounds-file.ts';
 import { isScenario, type ScenarioName, scenarioNames, scenarios } from '../gameday/scenarios.ts';
 import { type Stack, startStack } from '../gameday/stack.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
 import { findOrInstallRedis } from '../runtime/redis-install.ts';
-import { createShutdown } from '../runtime/shutdown.ts';
+import { createShutdown, type Shutdown } from '../runtime/shutdown.ts';
 import type { Db } from '../sales/db.ts';
 import { createDemoEvent } from './demo-event.ts';
 
@@ -38,6 +38,7 @@ const holdTtlMs = 120_000;
 const otherServers = ['north', 'south'] as const;
 /** Rounds on one installation: its tables grow, and a fresh one costs ten seconds. */
 const roundsPerStack = 20;
+const brokenInARowMax = 3;
 
 /** `onsale gameday`: hurts Redis under a crowd, on an installation of its own, and says what buyers saw. */
 export function registerGamedayCommand(program: Command, context: GamedayContext): void {
@@ -84,74 +85,105 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
   const { say, fail, print } = context;
   const runtime = context.runtime();
   const { clock, random, log } = runtime;
-  const source = path.resolve(import.meta.dirname, '..');
-  const kept = keptRounds(wanted.resume, source, fail);
-  if (!kept) return;
+  const rounds = keptRounds(wanted.resume, fail);
+  if (!rounds) return;
   const binary = findOrInstallRedis(say);
   const shutdown = createShutdown({ clock, log, deadlineMs: 60_000 });
   const deaf = shutdown.listen();
   const seed = wanted.seed === undefined ? 1 + random.int(2 ** 31 - 1) : Number(wanted.seed);
-  const results = [...kept.kept];
+  try {
+    await playRounds({ context, runtime, wanted, rounds, binary, seed, shutdown });
+  } catch (error) {
+    if (!shutdown.requested.aborted) fail(`The game day ended early: ${(error as Error).message}`);
+  } finally {
+    deaf();
+    await shutdown.stop('done');
+  }
+  const { kept: results } = rounds;
+  if (wanted.json) fs.writeFileSync(wanted.json, `${JSON.stringify({ seed, targets, results }, null, 2)}\n`);
+  print(`\n${summaryTable(results)}`);
+  verdict(results, fail);
+}
+
+interface Game {
+  context: GamedayContext;
+  runtime: Runtime;
+  wanted: Wanted;
+  rounds: RoundsFile;
+  binary: string;
+  seed: number;
+  shutdown: Shutdown;
+}
+
+async function playRounds(game: Game): Promise<void> {
+  const { wanted, rounds, shutdown } = game;
+  const { say } = game.context;
   let stack: Stack | null = null;
   let onStack = 0;
-  // The stack goes down in order whoever asks for it, Ctrl-C too.
+  let brokenInARow = 0;
+  // The installation goes down in order whoever asks for it, Ctrl-C too.
   const closeStack = async (): Promise<void> => {
     const going = stack;
     stack = null;
     await going?.stop();
   };
   shutdown.add('installation', closeStack);
-  try {
-    while (results.length < wanted.rounds && !shutdown.requested.aborted) {
-      if (stack === null || onStack >= roundsPerStack) {
-        await closeStack();
-        say('Starting a private installation …');
-        const others = wanted.names.includes('cut') ? otherServers : [];
-        stack = await startStack({ binary, others, clock, log, keep: wanted.keep === true });
-        if (wanted.keep) say(`  in ${stack.folder}`);
-        onStack = 0;
-      }
-      onStack += 1;
-      const round = results.length + 1;
-      const scenario = wanted.names[(round - 1) % wanted.names.length]!;
-      say(`Round ${round} of ${wanted.rounds}: ${scenario}, ${scenarios[scenario].says} …`);
-      const { db } = stack;
-      const result = await runRound({
-        stack,
-        round,
-        scenario,
-        seed: seed + round,
-        buyers: wanted.buyers,
-        seats: wanted.seats,
-        pace: wanted.quick ? paces.quick : paces.full,
-        makeEvent: (name, split) => makeEvent({ db, runtime, name, split, seats: wanted.seats }),
-        clock,
-        say,
-      });
-      results.push(result);
-      kept.append(result);
-      say(roundLine(result));
-      if (result.problems.length > 0) say(stack.log().split('\n').slice(-12).join('\n'));
+  while (rounds.kept.length < wanted.rounds && !shutdown.requested.aborted) {
+    if (stack === null || onStack >= roundsPerStack) {
+      await closeStack();
+      stack = await openStack(game);
+      onStack = 0;
     }
-  } catch (error) {
-    if (!shutdown.requested.aborted)
-      fail(
-        `The round could not be played: ${(error as Error).message}\n${(stack as Stack | null)?.log() ?? ''}`,
-      );
-  } finally {
-    deaf();
-    await shutdown.stop('done');
+    onStack += 1;
+    const result = await playRound(game, stack, rounds.kept.length + 1);
+    // Somebody stopped us: that says nothing about the program.
+    if (shutdown.requested.aborted) break;
+    rounds.append(result);
+    say(roundLine(result));
+    const isBroken = result.problems.length > 0;
+    brokenInARow = isBroken ? brokenInARow + 1 : 0;
+    if (!isBroken) continue;
+    say(stack.log());
+    // What went wrong must not go on into the next round; and what always goes wrong need not be seen a hundred times.
+    await closeStack();
+    if (brokenInARow >= brokenInARowMax) break;
   }
-  if (wanted.json) fs.writeFileSync(wanted.json, `${JSON.stringify({ seed, targets, results }, null, 2)}\n`);
-  print(`\n${summaryTable(results)}`);
-  verdict(results, fail);
 }
 
-function keptRounds(file: string | undefined, source: string, fail: (sentence: string) => void) {
+async function openStack({ context, runtime, wanted, binary }: Game): Promise<Stack> {
+  const { clock, log } = runtime;
+  context.say('Starting a private installation …');
+  const others = wanted.names.includes('cut') ? otherServers : [];
+  const stack = await startStack({ binary, others, clock, log, keep: wanted.keep === true });
+  if (wanted.keep) context.say(`  in ${stack.folder}`);
+  return stack;
+}
+
+async function playRound(game: Game, stack: Stack, round: number): Promise<RoundResult> {
+  const { wanted, runtime, seed } = game;
+  const { say } = game.context;
+  const { buyers, seats } = wanted;
+  const scenario = wanted.names[(round - 1) % wanted.names.length]!;
+  say(`Round ${round} of ${wanted.rounds}: ${scenario}, ${scenarios[scenario].says} …`);
+  const identity = { round, scenario, seed: seed + round, buyers, seats };
   try {
-    return file === undefined
-      ? { kept: [] as RoundResult[], append: () => {} }
-      : openRounds(file, programTree(source));
+    return await runRound({
+      ...identity,
+      stack,
+      pace: wanted.quick ? paces.quick : paces.full,
+      makeEvent: (name, split) => makeEvent({ db: stack.db, runtime, name, split, seats }),
+      clock: runtime.clock,
+      say,
+    });
+  } catch (error) {
+    return brokenOff(identity, (error as Error).message);
+  }
+}
+
+function keptRounds(file: string | undefined, fail: (sentence: string) => void): RoundsFile | null {
+  const source = path.resolve(import.meta.dirname, '..');
+  try {
+    return openRounds(file ?? null, () => programTree(source));
   } catch (error) {
     if (!(error instanceof OtherProgram)) throw error;
     fail(error.message);

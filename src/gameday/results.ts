@@ -81,6 +81,47 @@ export function judged(figures: RoundFigures): RoundResult {
   return { ...figures, problems, missed };
 }
 
+/** A round that could not be played to its end counts too, with the reason as its problem. */
+export function brokenOff(
+  identity: Pick<RoundFigures, 'round' | 'scenario' | 'seed' | 'buyers' | 'seats'>,
+  reason: string,
+): RoundResult {
+  return {
+    ...identity,
+    live: 0,
+    recovered: 0,
+    lost: 0,
+    lostOthers: 0,
+    why: {},
+    lostTrails: [],
+    reason: null,
+    degradeMs: null,
+    holdAgainMs: null,
+    restoreMs: null,
+    refusedMs: 0,
+    movingMs: null,
+    othersRefusedMs: null,
+    probes: 0,
+    probeFaults: [],
+    moves: [],
+    ends: {},
+    requests: 0,
+    busy: 0,
+    retried: 0,
+    refusedTaken: 0,
+    errors: 0,
+    faults: [],
+    bought: 0,
+    lostSales: 0,
+    doubleSales: 0,
+    chargesWithoutTickets: 0,
+    violations: [],
+    problems: [`broken off: ${reason}`],
+    tookMs: 0,
+    missed: [],
+  };
+}
+
 export function roundLine(result: RoundResult): string {
   const { round, scenario, live, recovered, degradeMs, holdAgainMs, restoreMs, refusedMs } = result;
   const seconds = (ms: number | null): string => (ms === null ? 'never' : `${(ms / 1_000).toFixed(1)} s`);

@@ -5,7 +5,8 @@ import type { RoundResult } from './results.ts';
 
 /** Rounds collected over several sittings: one line of JSON each, all of the same program. */
 export interface RoundsFile {
-  kept: RoundResult[];
+  kept: readonly RoundResult[];
+  /** Throws OtherProgram when the program was changed since the file was opened: the round ran partly on each. */
   append(result: RoundResult): void;
 }
 
@@ -18,10 +19,14 @@ interface Line extends RoundResult {
   program: string;
 }
 
-/** Opens or begins the file; throws OtherProgram when its rounds are of another one. */
-export function openRounds(file: string, program: string): RoundsFile {
-  const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
-  const kept = lines.map((line) => JSON.parse(line) as Line);
+/** Opens or begins the file (null: rounds are only remembered); throws OtherProgram when its rounds are of another one. */
+export function openRounds(file: string | null, programNow: () => string): RoundsFile {
+  const program = programNow();
+  const text = file !== null && fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+  const kept = text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Line);
   const other = kept.find((line) => line.program !== program);
   if (other) {
     throw new OtherProgram(
@@ -30,7 +35,13 @@ export function openRounds(file: string, program: string): RoundsFile {
   }
   return {
     kept,
-    append: (result) => fs.appendFileSync(file, `${JSON.stringify({ program, ...result })}\n`),
+    append(result) {
+      if (file !== null && programNow() !== program)
+        throw new OtherProgram('src was changed while a round was played on it: the round is not counted.');
+      const line = { program, ...result };
+      kept.push(line);
+      if (file !== null) fs.appendFileSync(file, `${JSON.stringify(line)}\n`);
+    },
   };
 }
 

@@ -64,7 +64,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     const port = await freePort();
     const env = environment(dataDir, port, redis);
     const url = `http://127.0.0.1:${port}`;
-    const served = await serve(url, env, clock);
+    const served = await serve(url, env, clock, path.join(folder, 'server.log'));
     closing.push(() => served.stop());
     const postgres = await runningPostgres({ dataDir: path.join(dataDir, 'postgres') });
     if (!postgres) throw new Error(`the private Postgres was not found:\n${served.log()}`);
@@ -117,7 +117,8 @@ interface Served {
   stop(): Promise<void>;
 }
 
-async function serve(url: string, env: NodeJS.ProcessEnv, clock: Clock): Promise<Served> {
+/** All that it says goes to `logFile`; the end of it, without what a round is about, can be asked for. */
+async function serve(url: string, env: NodeJS.ProcessEnv, clock: Clock, logFile: string): Promise<Served> {
   const child = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo'], {
     cwd: root,
     env,
@@ -132,6 +133,7 @@ async function serve(url: string, env: NodeJS.ProcessEnv, clock: Clock): Promise
       .split('\n')
       .filter((line) => !line.includes('"msg":"busy"'));
     text = (text + lines.join('\n')).slice(-logTail);
+    fs.appendFileSync(logFile, chunk);
   };
   child.stdout.on('data', keep);
   child.stderr.on('data', keep);

@@ -5,7 +5,13 @@ import path from 'node:path';
 import test from 'node:test';
 import { createFates } from '../../src/gameday/fates.ts';
 import { firstGrantAfter, longestRefusal, type Probe } from '../../src/gameday/observers.ts';
-import { judged, type RoundFigures, type RoundResult, summaryTable } from '../../src/gameday/results.ts';
+import {
+  brokenOff,
+  judged,
+  type RoundFigures,
+  type RoundResult,
+  summaryTable,
+} from '../../src/gameday/results.ts';
 import { OtherProgram, openRounds, programTree } from '../../src/gameday/rounds-file.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 
@@ -29,15 +35,22 @@ test('the program of a round is named by the hash that Git gives its tree', (t) 
 
 test('rounds go on in a file, and never beside those of another program', (t) => {
   const file = path.join(folderFor(t), 'rounds.jsonl');
-  openRounds(file, 'one').append(judged(figures({ round: 1 })));
-  const again = openRounds(file, 'one');
+  openRounds(file, () => 'one').append(judged(figures({ round: 1 })));
+  const again = openRounds(file, () => 'one');
   assert.deepEqual(
     again.kept.map(({ round }) => round),
     [1],
   );
   again.append(judged(figures({ round: 2 })));
-  assert.equal(openRounds(file, 'one').kept.length, 2);
-  assert.throws(() => openRounds(file, 'two'), OtherProgram);
+  assert.equal(again.kept.length, 2);
+  assert.equal(openRounds(file, () => 'one').kept.length, 2);
+  assert.throws(() => openRounds(file, () => 'two'), OtherProgram);
+
+  let program = 'one';
+  const changing = openRounds(file, () => program);
+  program = 'two';
+  assert.throws(() => changing.append(judged(figures({ round: 3 }))), OtherProgram, 'changed while it ran');
+  assert.equal(openRounds(file, () => 'one').kept.length, 2);
 });
 
 const probe = (sentAt: number, answer: Probe['answer'], answeredAt = sentAt + 10): Probe => ({
@@ -162,6 +175,11 @@ test('D1: a round that sold twice, lost a sale, charged for nothing, erred or co
   ]) {
     assert.equal(judged(figures(late)).missed.length, 1, JSON.stringify(late));
   }
+});
+
+test('a round that was broken off is a round with a problem', () => {
+  const { problems, round } = brokenOff(figures({ round: 7 }), 'no pass');
+  assert.deepEqual([round, problems], [7, ['broken off: no pass']]);
 });
 
 test('the table has medians and the worst of each scenario', () => {
