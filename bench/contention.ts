@@ -6,7 +6,7 @@ import { openForUpdate } from './baselines/for-update.ts';
 import { openCounterRow, openSkipLocked } from './baselines/interchangeable-units.ts';
 import { openPlainInsert, openTakeOver } from './baselines/unique-index.ts';
 import { contend, type StoredArena } from './hot-seats.ts';
-import { type Case, type Comparison, compare, interleave } from './measure.ts';
+import { type Case, type Comparison, compare, cpuOf, cpuSpreads, interleave } from './measure.ts';
 import type { Bench, BenchContext } from './run.ts';
 import { benchDb, benchPool } from './servers.ts';
 
@@ -24,11 +24,12 @@ export const bench: Bench = {
     const cases = await contenders(context);
     const chosen = cases.filter(({ name }) => name.includes(context.only));
     const spreads = await interleave(chosen, context.runs, context.progress);
-    const measured = new Set(spreads.map(({ case: name }) => name));
+    const all = [...spreads, ...cpuSpreads(spreads, ['clientCpuUs', 'storeCpuUs'])];
+    const measured = new Set(all.map(({ case: name }) => name));
     const known = comparisons.filter(
       ({ case: name, baseline }) => measured.has(name) && [baseline].flat().every((one) => measured.has(one)),
     );
-    return { spreads, lines: compare('contention', spreads, known) };
+    return { spreads: all, lines: compare('contention', all, known) };
   },
 };
 
@@ -45,6 +46,12 @@ const unitRules = ['a row a unit, SKIP LOCKED', 'one counter row an area'];
 const comparisons: Comparison[] = [
   { case: 'Redis: seats', baseline: forUpdate, budget: 20 },
   { case: 'Postgres: seats', baseline: forUpdate, budget: 2 },
+  ...['Redis: seats', 'Postgres: seats'].map((name) => ({
+    case: cpuOf(name),
+    baseline: forUpdate.map(cpuOf),
+    budget: null,
+    atMost: true,
+  })),
   ...['Redis: seats', 'Postgres: seats'].flatMap((name) => [
     { case: name, baseline: forUpdateAlways, budget: null },
     ...seatRules.map((baseline) => ({ case: name, baseline, budget: null })),

@@ -1,18 +1,33 @@
 import { serveIn } from './child.ts';
 import { type Loaded, loadWith } from './http-load.ts';
-import { type Case, type Comparison, compare, interleave, type Sample } from './measure.ts';
+import {
+  type Case,
+  type Comparison,
+  compare,
+  cpuOf,
+  cpuSpreads,
+  interleave,
+  type Sample,
+} from './measure.ts';
 import type { Bench } from './run.ts';
 import { holdRequest, openSale, type Sale } from './sale.ts';
 
 const seats = 100_000;
 const connections = 64;
 const seatsPerHold = 2;
+const attemptsMax = 3;
 /** Seats that are held before the refusals begin. */
 const takenSeats = 200;
 
 const comparisons: Comparison[] = [
   { case: 'hold granted', baseline: 'bare route', budget: 0.5 },
   { case: 'hold refused', baseline: 'bare route', budget: 0.6 },
+  ...['hold granted', 'hold refused'].map((name) => ({
+    case: cpuOf(name),
+    baseline: cpuOf('bare route'),
+    budget: null,
+    atMost: true,
+  })),
 ];
 
 export const bench: Bench = {
@@ -42,7 +57,7 @@ export const bench: Bench = {
         });
       const warmUp = 3_000;
       const holdsPerRun = Math.floor(
-        ((sale.seats.length - takenSeats) / seatsPerHold - warmUp) / Math.max(runs, 5),
+        ((sale.seats.length - takenSeats) / seatsPerHold - warmUp) / Math.max(runs, 5) / 1.5,
       );
       const constant = refusals(60_000);
       await loadWith(bare.url, { connections, requests: constant.slice(0, warmUp), seconds: 30 });
@@ -58,10 +73,15 @@ export const bench: Bench = {
         name,
         unit: 'requests/s',
         async measure() {
-          const list = requests();
-          const cpuBefore = served.cpuMs();
-          const loaded = await loadWith(served.url, { connections, requests: list, seconds });
-          return sampleOf(loaded, status, served.cpuMs() - cpuBefore);
+          for (let attempt = 1; ; attempt++) {
+            await sale.redisArbitrates();
+            const list = requests();
+            const cpuBefore = served.cpuMs();
+            const loaded = await loadWith(served.url, { connections, requests: list, seconds });
+            // Redis was late and Postgres took over: that is another question.
+            if (loaded.statuses.has(503) && attempt < attemptsMax) continue;
+            return sampleOf(loaded, status, served.cpuMs() - cpuBefore);
+          }
         },
       });
       const spreads = await interleave(
@@ -73,7 +93,8 @@ export const bench: Bench = {
         runs,
         progress,
       );
-      return { spreads, lines: compare('hold', spreads, comparisons) };
+      const all = [...spreads, ...cpuSpreads(spreads, ['serverCpuUs'])];
+      return { spreads: all, lines: compare('hold', all, comparisons) };
     } finally {
       await sale.stop();
       await bare.stop();

@@ -94,6 +94,19 @@ export function spreadOf(name: string, unit: string, samples: readonly Sample[])
   };
 }
 
+/** CPU time of one answer, all processes together, as cases of their own: steadier where others use the machine too. */
+export function cpuSpreads(spreads: readonly Spread[], parts: readonly string[]): Spread[] {
+  return spreads.map(({ case: name, details }) =>
+    spreadOf(
+      cpuOf(name),
+      'us each',
+      details.map((detail) => ({ value: parts.reduce((sum, part) => sum + (detail[part] ?? 0), 0) })),
+    ),
+  );
+}
+
+export const cpuOf = (name: string): string => `${name}: CPU`;
+
 export function compare(
   bench: string,
   spreads: readonly Spread[],

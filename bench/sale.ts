@@ -20,6 +20,8 @@ export interface Sale {
   /** Those that are sold one by one, ascending: no boxes, no general admission. */
   seats: number[];
   credentials: Credentials;
+  /** Resolves when it does: on a busy machine a late answer may have made Postgres arbitrate for a while. */
+  redisArbitrates(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -65,19 +67,20 @@ export async function openSale(
     'SELECT event_no FROM events WHERE event_id = $1',
     [event],
   );
-  await until(async () => {
-    const [found] = await db.query<{ mode: string }>(
+  const inRedis = async (): Promise<boolean> => {
+    const [found] = await db.query<{ modes: string }>(
       'bench_modes',
-      `SELECT min(p.mode) || min(q.mode) AS mode FROM event_partitions p JOIN queue_counters q USING (event_no)`,
+      'SELECT min(p.mode) || min(q.mode) AS modes FROM event_partitions p JOIN queue_counters q USING (event_no)',
     );
-    return found?.mode === 'redisredis';
-  }, 'Redis to arbitrate');
+    return found?.modes === 'redisredis';
+  };
+  const redisArbitrates = (): Promise<void> => until(inRedis, 'Redis to arbitrate');
+  await redisArbitrates();
   const seats = await db.query<{ seat_no: number }>(
     'bench_seats',
     `SELECT seat_no FROM event_seats WHERE event_no = $1 AND row_label <> '' AND section_id NOT LIKE 'box%' ORDER BY seat_no`,
     [row!.event_no],
   );
-  await db.close();
   const credentials = createCredentials({
     secret: Buffer.from(secret),
     random: systemRandom,
@@ -90,8 +93,10 @@ export async function openSale(
     databaseUrl,
     seats: seats.map(({ seat_no }) => seat_no),
     credentials,
+    redisArbitrates,
     stop: async () => {
       await served.stop();
+      await db.close();
       fs.rmSync(dataDir, { recursive: true, force: true });
     },
   };

@@ -24,15 +24,9 @@ export async function holdByRedisBenchmark(
   client.disconnect();
   const any = '__rand_int__';
   const visitor = `v${any}${any}`;
-  const claim = [
-    `0000-4000-80${any}${any}`,
-    visitor,
-    visitor,
-    'bench',
-    String(claimKinds.indexOf('seats') + 1),
-    '2',
-  ];
-  const words = [...claim, `${any} ${any}`, '600000', '8', '', ''];
+  const kind = claimKinds.indexOf('seats') + 1;
+  const numbers = `${kind} 2 600000 8 ${Number.MAX_SAFE_INTEGER} ${any} ${any}`;
+  const words = [`0000-4000-80${any}${any}`, visitor, visitor, 'bench', '', numbers];
   const keys = partitionKeys(tag);
   const { port, password } = new URL(server.url);
   const { stdout } = await run('redis-benchmark', [
