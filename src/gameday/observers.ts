@@ -173,6 +173,22 @@ export function longestRefusal(
   return longest;
 }
 
+/**
+ * The longest time between two grants to somebody who asks all the time: refusals, and answers that were long in coming. What
+ * others took in between says nothing. Milliseconds.
+ */
+export function longestQuiet(probes: readonly Probe[], from: number): number {
+  let longest = 0;
+  let last: number | null = null;
+  for (const { sentAt, answeredAt, answer } of probes) {
+    if (sentAt < from) continue;
+    if (answer === 'granted' && last !== null) longest = Math.max(longest, answeredAt - last);
+    if (answer === 'granted') last = answeredAt;
+    else if (answer === 'passed') last = null;
+  }
+  return longest;
+}
+
 /** When the first hold was granted that was asked for after `from`; null: none was. */
 export function firstGrantAfter(probes: readonly Probe[], from: number): number | null {
   return probes.find(({ sentAt, answer }) => answer === 'granted' && sentAt >= from)?.answeredAt ?? null;

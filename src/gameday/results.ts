@@ -23,6 +23,8 @@ export interface RoundFigures {
   restoreMs: number | null;
   /** The longest time of refused grants after grace: that of the move back. */
   refusedMs: number;
+  /** The longest time between two grants after grace, slow answers included. */
+  quietMs: number;
   /** How long the row said `moving`; null: too short to be seen. */
   movingMs: number | null;
   /** As `refusedMs`, in a partition whose server was well, from the blow on. */
@@ -99,6 +101,7 @@ export function brokenOff(
     holdAgainMs: null,
     restoreMs: null,
     refusedMs: 0,
+    quietMs: 0,
     movingMs: null,
     othersRefusedMs: null,
     probes: 0,
@@ -127,7 +130,7 @@ export function roundLine(result: RoundResult): string {
   const seconds = (ms: number | null): string => (ms === null ? 'never' : `${(ms / 1_000).toFixed(1)} s`);
   const why = Object.entries(result.why).map(([code, count]) => `${code} ${count}`);
   return [
-    `round ${round} ${scenario}: ${recovered} of ${live} holds recovered${why.length > 0 ? ` (lost: ${why.join(', ')})` : ''}, degraded after ${seconds(degradeMs)}, hold again after ${seconds(holdAgainMs)}, restored after ${seconds(restoreMs)}, refused in it ${refusedMs} ms`,
+    `round ${round} ${scenario}: ${recovered} of ${live} holds recovered${why.length > 0 ? ` (lost: ${why.join(', ')})` : ''}, degraded after ${seconds(degradeMs)}, hold again after ${seconds(holdAgainMs)}, restored after ${seconds(restoreMs)}, refused in it ${refusedMs} ms, quiet ${result.quietMs} ms`,
     `  ${result.bought} bought, ${result.requests} requests, ${result.busy} answered "not now", ${result.errors} errors, ${Math.round(result.tookMs / 1_000)} s`,
     ...result.problems.map((problem) => `  ! ${problem}`),
     ...result.violations.slice(0, 5).map(({ promise, says }) => `    ${promise} ${says}`),
@@ -142,6 +145,7 @@ const columns: [string, (result: RoundResult) => number | null][] = [
   ['hold again', ({ holdAgainMs }) => holdAgainMs],
   ['restore', ({ restoreMs }) => restoreMs],
   ['refused', ({ refusedMs }) => refusedMs],
+  ['quiet', ({ quietMs }) => quietMs],
 ];
 
 /** Per scenario: medians, and the worst in brackets. */
@@ -183,7 +187,7 @@ export function summaryTable(results: readonly RoundResult[]): string {
     line(heads),
     ...rows.map(line),
     '',
-    'Times in ms: median (worst). "refused": the longest time without a grant in the restore.',
+    'Times in ms: median (worst). In the restore, "refused": the longest time of refused holds; "quiet": between two grants.',
   ].join('\n');
 }
 

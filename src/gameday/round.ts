@@ -5,6 +5,7 @@ import { type Random, seededRandom } from '../runtime/random.ts';
 import { createFates, type Fates } from './fates.ts';
 import {
   firstGrantAfter,
+  longestQuiet,
   longestRefusal,
   type ModeWatch,
   type Prober,
@@ -226,6 +227,7 @@ function timesOf(blow: Blow, [hurt, other]: readonly Prober[], watch: ModeWatch,
     holdAgainMs: again === null ? null : Math.round(again - hurtAt),
     restoreMs: restoredAt === null ? null : Math.round(restoredAt - mendedAt),
     refusedMs: Math.round(longestRefusal(probes, settled)),
+    quietMs: Math.round(longestQuiet(probes, settled)),
     movingMs: movingMs(watch, partition, restoredAt),
     othersRefusedMs: other ? Math.round(longestRefusal(other.probes, hurtAt)) : null,
     probes: probes.length,

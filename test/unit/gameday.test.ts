@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
 import { createFates } from '../../src/gameday/fates.ts';
-import { firstGrantAfter, longestRefusal, type Probe } from '../../src/gameday/observers.ts';
+import { firstGrantAfter, longestQuiet, longestRefusal, type Probe } from '../../src/gameday/observers.ts';
 import {
   brokenOff,
   judged,
@@ -74,6 +74,8 @@ test('the longest refusal is counted from the first refused question to the firs
   assert.equal(longestRefusal(probes, 260), 60, 'only from then on');
   assert.equal(longestRefusal(probes.slice(0, 2), 0), 10, 'one that never ends counts as far as it was seen');
   assert.equal(longestRefusal([probe(0, 'granted')], 0), 0);
+  assert.equal(longestQuiet(probes, 0), 90, 'between two grants, what others took left out');
+  assert.equal(longestQuiet([probe(0, 'granted'), probe(60, 'refused'), probe(100, 'granted', 300)], 0), 290);
   assert.equal(firstGrantAfter(probes, 100), 270);
   assert.equal(firstGrantAfter(probes, 400), null);
 });
@@ -129,6 +131,7 @@ function figures(given: Partial<RoundFigures>): RoundFigures {
     holdAgainMs: 10_900,
     restoreMs: 3_000,
     refusedMs: 200,
+    quietMs: 250,
     movingMs: 50,
     othersRefusedMs: null,
     probes: 100,
