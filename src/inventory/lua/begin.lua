@@ -1,5 +1,5 @@
 -- begin: forgets all of the partition and begins to load it under a new epoch.
--- KEYS    those of partition.lua; 6 the probe's, so that from here on all are there
+-- KEYS    those of partition.lua; 6 the probe's
 -- ARGV    1 epoch
 -- RETURNS {stale, epoch} or {done}
 -- RULES   Only under a higher epoch; repeated under the same one only while nothing has been loaded, so that a repetition that
@@ -11,8 +11,9 @@ call('UNLINK', META, BITS, CODES, STATE, DUE)
 call('HSET', META, 'epoch', asked, 'ready', 0)
 -- A value this long makes the hash a hash table at once (hash-max-listpack-value, 64 unless configured): see partition.lua.
 call('HSET', STATE, '', string.rep('-', 1024))
--- Never due, and likewise long. Once loaded a partition without holds has all its keys too: while a slot moves between the
--- nodes of a cluster, neither runs a call of which it lacks a key.
+-- Never due, and likewise long.
 call('ZADD', DUE, '+inf', string.rep('-', 128))
-call('SET', KEYS[6], now)
+-- All keys are there from here on, also of a partition without seats or holds: while a slot moves between the nodes of a
+-- cluster, neither runs a call of which it lacks a key.
+call('MSET', BITS, '', CODES, '', KEYS[6], now)
 return { CODE.done }
