@@ -33,7 +33,10 @@ export const bench: Bench = {
   async run(context) {
     if (!(await hasRedisBenchmark()))
       throw new Error('redis-benchmark is missing: apt-get install redis-tools');
-    const spreads = await interleave(await contenders(context), context.runs, context.progress);
+    const cases = await contenders(context);
+    context.progress('warming up');
+    for (const one of cases) await one.measure();
+    const spreads = await interleave(cases, context.runs, context.progress);
     return { spreads, lines: compare('arbiter', spreads, comparisons) };
   },
 };
