@@ -128,7 +128,7 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
     paid = await buyer.pay(id, 'pm_card_visa');
   }
   while (paid.status === 202 || paid.status === 503 || paid.body.code === 'payment_under_way') {
-    if (!(await pause(world, paid.body.retryAfterMs ?? 1_000))) return 'gave_up';
+    if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
     paid = await buyer.refresh(id);
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
@@ -158,7 +158,7 @@ async function order(
     if (answer.status === 503) {
       if (world.clock.monotonic() >= world.ends) return { end: 'gave_up' };
       world.tally.retried();
-      if (!(await basket.keep(answer.body.retryAfterMs ?? insistAfterMs))) return { end: 'lost_hold' };
+      if (!(await basket.keep(waitAsAsked(world, answer)))) return { end: 'lost_hold' };
       continue;
     }
     if (answer.body.code !== 'hold_gone') return unexpected(world, 'order', answer);
@@ -187,8 +187,14 @@ async function insist<Body>(world: World, call: () => Promise<Answer<Body>>): Pr
     const answer = await call();
     if (answer.status !== 503) return answer;
     world.tally.retried();
-    if (!(await pause(world, answer.body.retryAfterMs ?? insistAfterMs))) return answer;
+    if (!(await pause(world, waitAsAsked(world, answer)))) return answer;
   }
+}
+
+/** What the answer asks for, spread as the page spreads it: not everybody comes back in the same instant. */
+function waitAsAsked({ random }: World, { body }: Answer): number {
+  const asked = body.retryAfterMs ?? insistAfterMs;
+  return Math.min(Math.max(asked, 250), 30_000) * (0.85 + random.int(300) / 1_000);
 }
 
 /** Some seats that everybody wants: the first of the house. */
