@@ -62,11 +62,13 @@ async function contenders(context: BenchContext): Promise<Case[]> {
       while (elapsed < seconds * 1_000) {
         const opened = await openRedisEvent(server, { seats, claimsPerCall });
         const before = { own: ownCpuMs(), store: servers.redisCpuMs() };
-        elapsed += await work(opened);
+        const took = await work(opened);
+        elapsed += took;
         client += ownCpuMs() - before.own;
         store += servers.redisCpuMs() - before.store;
         decided += claims;
-        taken += claims - (await grantedOf(server.url, opened.tag));
+        const granted = await grantedOf(server.url, opened.tag);
+        taken += claims - granted;
         await closeRedisEvent(opened, server);
       }
       return {
