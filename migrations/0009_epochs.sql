@@ -118,32 +118,27 @@ BEGIN
   RETURNING e.rebuild_epoch INTO rebuild;
 END $$;
 
-CREATE FUNCTION partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, OUT refused text)
-LANGUAGE plpgsql AS $$
-DECLARE
-  v record;
-BEGIN
-  SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'postgres');
-  refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
-                  ELSE v.refused END;
-  IF refused IS NOT NULL THEN RETURN; END IF;
-  UPDATE event_partitions e SET mode = 'moving', grace_until = NULL, changed_at = clock_timestamp()
-   WHERE e.event_no = p_event AND e.partition = p_partition;
-END $$;
+-- Whether a row version is from after a mark: from a transaction that had not committed when the mark was made. Row versions
+-- name 32 bits of their transaction, compared as Postgres does; long frozen ones may be taken for new, never new ones for old.
+CREATE FUNCTION is_since(p_xmin xid, p_mark bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT p_mark IS NULL OR mod(p_xmin::text::bigint - mod(p_mark, 4294967296) + 4294967296, 4294967296) < 2147483648
+$$;
 
--- The decided seats of a partition side by side, ascending; states by their index in seatStates (src/core/hold.ts).
-CREATE FUNCTION partition_seats(p_event integer, p_partition smallint)
-RETURNS TABLE (seats integer[], versions double precision[], states smallint[]) LANGUAGE sql STABLE AS $$
+-- The decided seats of a partition side by side, ascending; states by their index in seatStates (src/core/hold.ts). `mark`: what
+-- has changed since is asked for by it.
+CREATE FUNCTION partition_seats(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL)
+RETURNS TABLE (seats integer[], versions double precision[], states smallint[], mark text) LANGUAGE sql STABLE AS $$
   SELECT coalesce(array_agg(s.seat_no ORDER BY s.seat_no), '{}'),
          coalesce(array_agg(s.version::double precision ORDER BY s.seat_no), '{}'),
          coalesce(array_agg((CASE s.state WHEN 'available' THEN 0 WHEN 'reserved' THEN 2 WHEN 'sold' THEN 3 ELSE 4 END)::smallint
-                            ORDER BY s.seat_no), '{}')
-    FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition
+                            ORDER BY s.seat_no), '{}'),
+         pg_snapshot_xmin(pg_current_snapshot())::text
+    FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition AND is_since(s.xmin, p_mark)
 $$;
 
 -- The partition's holds and memories: all that another store has to know to go on. Leases of other epochs are nothing; one
 -- that a decision took a seat from is a memory, also when the seat has come back since.
-CREATE FUNCTION partition_holds(p_event integer, p_partition smallint)
+CREATE FUNCTION partition_holds(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL)
 RETURNS SETOF holds LANGUAGE sql STABLE AS $$
   SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
          h.grant_no, h.order_id,
@@ -155,7 +150,32 @@ RETURNS SETOF holds LANGUAGE sql STABLE AS $$
                 GROUP BY hold_id) s ON s.hold_id = h.hold_id
    WHERE h.event_no = p_event AND h.partition = p_partition
      AND (h.state <> 'live' OR h.epoch = p.epoch) AND NOT hold_is_forgotten(h, clock_timestamp())
+     AND (is_since(h.xmin, p_mark) OR (h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats)))
 $$;
+
+-- From here on nobody holds. Answers, still behind the event's lock, what has changed since the mark: the pause is as long as
+-- what is left to do, and each question less makes it shorter.
+CREATE FUNCTION partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, p_mark bigint)
+RETURNS TABLE (refused text, seats integer[], versions double precision[], states smallint[], holds jsonb, phase text,
+               phase_version integer) LANGUAGE plpgsql AS $$
+DECLARE
+  v record;
+BEGIN
+  SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'postgres');
+  refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
+                  ELSE v.refused END;
+  IF refused IS NOT NULL THEN RETURN NEXT; RETURN; END IF;
+  UPDATE event_partitions e SET mode = 'moving', grace_until = NULL, changed_at = clock_timestamp()
+   WHERE e.event_no = p_event AND e.partition = p_partition;
+  SELECT s.seats, s.versions, s.states INTO seats, versions, states FROM partition_seats(p_event, p_partition, p_mark) s;
+  SELECT coalesce(jsonb_agg(jsonb_build_object(
+           'hold', h.hold_id, 'visitor', h.visitor, 'holder', h.holder, 'request', h.request, 'seats', h.seats,
+           'grantedAt', round(extract(epoch FROM h.granted_at) * 1000), 'deadline', round(extract(epoch FROM h.deadline) * 1000),
+           'grant', h.grant_no, 'order', h.order_id, 'state', h.state)), '[]')
+    INTO holds FROM partition_holds(p_event, p_partition, p_mark) h;
+  SELECT e.phase, e.version INTO phase, phase_version FROM events e WHERE e.event_no = p_event;
+  RETURN NEXT;
+END $$;
 
 CREATE FUNCTION partition_flip(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, p_run_ids text[],
   OUT refused text) LANGUAGE plpgsql AS $$

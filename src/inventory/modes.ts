@@ -15,12 +15,20 @@ export interface PartitionModes {
   report(command: ReportCommand): Promise<ReportOutcome>;
   /** First step of a rebuild: a new epoch to rebuild under; the mode stays `postgres`. Conditional on the leader's term. */
   begin(at: PartitionTerm): Promise<{ kind: 'begun'; epoch: number } | Refused>;
-  /** Second: `moving`. From now on hold, extend, release and reserve answer `retry`. Refused unless `rebuild` is the last begun. */
-  move(at: PartitionTerm & { rebuild: number }): Promise<{ kind: 'moving' } | Refused>;
-  /** What Redis has to know: the decided seats, read before the move and once more in it, since frees and sales go on. */
-  seats(event: EventNo, partition: PartitionNo): Promise<StoredSeats>;
-  /** And, once moving, the holds and what is remembered of used-up ids. */
+  /**
+   * What Redis has to know, read while all goes on: the decided seats and then, after them, the holds and what is remembered of
+   * used-up ids.
+   */
+  seats(event: EventNo, partition: PartitionNo): Promise<StoredSeats & { mark: string }>;
   holds(event: EventNo, partition: PartitionNo): Promise<StoredHold[]>;
+  /**
+   * Second: `moving`. From now on hold, extend, release and reserve answer `retry`. Answers what has changed since the mark, or
+   * all.
+   * Refused unless `rebuild` is the last begun.
+   */
+  move(
+    at: PartitionTerm & { rebuild: number; since?: string },
+  ): Promise<{ kind: 'moving'; seats: StoredSeats; holds: StoredHold[]; phase: DecidedPhase } | Refused>;
   /** Last: `redis` under the rebuild's epoch, trusted with these run ids; the rows of the loaded holds go in the same step. */
   flip(at: PartitionTerm & { rebuild: number; runIds: string[] }): Promise<{ kind: 'flipped' } | Refused>;
   /**
@@ -87,7 +95,10 @@ export interface StoredHold {
 export interface RebuildableArbiter extends Arbiter {
   /** Forgets all of the partition and begins to load it under `epoch`; a rebuild under a lower epoch answers `stale` from here on. */
   begin(at: PartitionEpoch): Promise<{ kind: 'begun' } | Stale>;
-  /** Holds and memories of the former store, only while loading. A live hold's seats are taken by it. */
+  /**
+   * Holds and memories of the former store, only while loading; a later reading of one replaces the former. A live hold's seats
+   * are taken by it.
+   */
   remember(command: PartitionEpoch & { holds: StoredHold[] }): Promise<{ kind: 'remembered' } | Stale>;
   /** From now on it answers. Grant numbers go on above `lastGrant`. */
   open(

@@ -1,5 +1,6 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
+import type { Phase } from '../core/phase.ts';
 import type { Db } from '../sales/db.ts';
 import {
   graceMs,
@@ -16,10 +17,16 @@ import {
 
 type Refusable<Columns = object> = { refused: Refused['reason'] | null } & Columns;
 
+interface MovedRow extends StoredSeats {
+  holds: StoredHold[];
+  phase: Phase;
+  phase_version: number;
+}
+
 const statements = {
   report: 'SELECT * FROM partition_report($1,$2,$3,$4,$5,$6,$7,$8,$9)',
   begin: 'SELECT * FROM partition_begin($1,$2,$3)',
-  move: 'SELECT partition_move($1,$2,$3,$4) AS refused',
+  move: 'SELECT * FROM partition_move($1,$2,$3,$4,$5)',
   seats: 'SELECT * FROM partition_seats($1,$2)',
   holds: `SELECT hold_id AS hold, visitor, holder, request, seats, granted_at AS "grantedAt", deadline, grant_no AS "grant",
                  order_id AS "order", state FROM partition_holds($1,$2)`,
@@ -67,12 +74,15 @@ export function createPartitionModes(options: {
       return row.refused ? refusal(row.refused) : { kind: 'begun', epoch: row.rebuild };
     },
 
-    async move({ event, partition, term, rebuild }) {
-      const row = await one<Refusable>('move', [event, partition, term, rebuild]);
-      return row.refused ? refusal(row.refused) : { kind: 'moving' };
+    async move({ event, partition, term, rebuild, since }) {
+      const row = await one<Refusable<MovedRow>>('move', [event, partition, term, rebuild, since ?? null]);
+      if (row.refused) return refusal(row.refused);
+      const { seats, versions, states, holds, phase, phase_version: version } = row;
+      return { kind: 'moving', seats: { seats, versions, states }, holds, phase: { phase, version } };
     },
 
-    seats: (event: EventNo, partition: PartitionNo) => one<StoredSeats>('seats', [event, partition]),
+    seats: (event: EventNo, partition: PartitionNo) =>
+      one<StoredSeats & { mark: string }>('seats', [event, partition]),
 
     holds: (event: EventNo, partition: PartitionNo) => ask<StoredHold>('holds', [event, partition]),
 

@@ -1,14 +1,18 @@
-import type { EventNo } from '../core/hold.ts';
 import { type DecidedState, seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { DecidedPhase, SeatChange } from './arbiter.ts';
-import type { PartitionModes, PartitionTerm, RebuildableArbiter, Refused, StoredSeats } from './modes.ts';
+import type { SeatChange } from './arbiter.ts';
+import type {
+  PartitionModes,
+  PartitionTerm,
+  RebuildableArbiter,
+  Refused,
+  StoredHold,
+  StoredSeats,
+} from './modes.ts';
 
 export interface RebuildParts {
   modes: PartitionModes;
-  /** The event's phase and the version of its controls, read now. */
-  phaseOf(event: EventNo): Promise<DecidedPhase>;
   clock: Clock;
 }
 
@@ -19,7 +23,7 @@ export interface RebuildTarget {
   runIds: string[];
 }
 
-export type RebuildStep = 'begin' | 'load' | 'move' | 'load again' | 'remember' | 'open' | 'flip';
+export type RebuildStep = 'begin' | 'load' | 'remember' | 'move' | 'open' | 'flip';
 export type RebuildOutcome =
   | {
       kind: 'rebuilt';
@@ -34,8 +38,9 @@ export type RebuildOutcome =
   | { kind: 'refused'; step: RebuildStep; reason: string }
   | { kind: 'failed'; step: RebuildStep; fault: unknown };
 
-const loadedAtOnce = 5_000;
-const rememberedAtOnce = 500;
+/** A call to the store each. */
+const loadedAtOnce = 2_000;
+const rememberedAtOnce = 100;
 /** Nobody can hold while a partition moves: a move that takes longer than this is given up. */
 const pauseMaxMs = 2_000;
 
@@ -49,9 +54,10 @@ class Given {
 
 /**
  * Fills a Redis with what Postgres knows of a partition and hands the partition over (design §4.4):
- * begin → load → move → load what changed → remember the holds → open → flip. Everything that takes long is done before the
- * move. Each step is conditional: in Postgres on the leader's term and on this rebuild being the last begun, in Redis on its
- * epoch; so one that was paused and wakes changes nothing.
+ * begin → load the seats → remember the holds → move → what changed, and open → flip. Everything that takes long is done before
+ * the move, and the move is three questions long: in a busy process each waits its turn. Each step is conditional: in Postgres
+ * on the leader's term and on this rebuild being the last begun, in Redis on its epoch; so one that was paused and wakes
+ * changes nothing.
  */
 export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promise<RebuildOutcome> {
   const { modes, clock } = parts;
@@ -71,10 +77,14 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     if (movedAt !== null && clock.monotonic() - movedAt > pauseMaxMs) throw new Given('it takes too long');
   };
 
-  async function load(seats: SeatChange[], epoch: number): Promise<void> {
-    for (const some of chunks(seats, loadedAtOnce)) {
-      inTime();
-      expect(await arbiter.load({ event, partition, epoch, seats: some }), 'loaded');
+  async function load(epoch: number, stored: StoredSeats): Promise<void> {
+    for (const seats of chunks(changesOf(stored), loadedAtOnce)) {
+      expect(await arbiter.load({ event, partition, epoch, seats }), 'loaded');
+    }
+  }
+  async function remember(epoch: number, stored: StoredHold[]): Promise<void> {
+    for (const holds of chunks(stored, rememberedAtOnce)) {
+      expect(await arbiter.remember({ event, partition, epoch, holds }), 'remembered');
     }
   }
 
@@ -83,38 +93,34 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     const here = { event, partition, epoch };
     expect(await arbiter.begin(here), 'begun');
     enter('load');
-    // All three, as in the move: its connections are open and its statements prepared by then.
-    const [before] = await Promise.all([
-      modes.seats(event, partition),
-      modes.holds(event, partition),
-      parts.phaseOf(event),
-    ]);
-    await load(changesOf(before), epoch);
+    const { mark, ...before } = await modes.seats(event, partition);
+    // After the seats, so that no change is from before the mark and missed here.
+    const held = await modes.holds(event, partition);
+    await load(epoch, before);
+    enter('remember');
+    await remember(epoch, held);
     enter('move');
     // From before the call: its answer may be lost.
     movedAt = clock.monotonic();
-    expect(await modes.move({ ...at, rebuild: epoch }), 'moving');
-    enter('load again');
-    const [now, holds, phase] = await Promise.all([
-      modes.seats(event, partition),
-      modes.holds(event, partition),
-      parts.phaseOf(event),
-    ]);
-    await load(changedSince(before, now), epoch);
-    enter('remember');
-    for (const some of chunks(holds, rememberedAtOnce)) {
-      inTime();
-      expect(await arbiter.remember({ ...here, holds: some }), 'remembered');
-    }
+    const { seats, holds, phase } = expect(
+      await modes.move({ ...at, rebuild: epoch, since: mark }),
+      'moving',
+    );
+    inTime();
     enter('open');
-    const lastGrant = holds.reduce((last, { grant }) => Math.max(last, grant), 0);
-    expect(await arbiter.open({ ...here, phase, lastGrant }), 'opened');
+    const lastGrant = [...held, ...holds].reduce((last, { grant }) => Math.max(last, grant), 0);
+    // What is little is sent together and done in this order; were it ever another, `remember` would refuse.
+    const filled = [load(epoch, seats), remember(epoch, holds)];
+    const isLittle = seats.seats.length <= loadedAtOnce && holds.length <= rememberedAtOnce;
+    if (!isLittle) await Promise.all(filled);
+    const [opened] = await Promise.all([arbiter.open({ ...here, phase, lastGrant }), ...filled]);
+    expect(opened, 'opened');
     inTime();
     enter('flip');
     expect(await modes.flip({ ...at, rebuild: epoch, runIds }), 'flipped');
     const pauseMs = clock.monotonic() - movedAt;
     stepsMs.flip = Math.round(clock.monotonic() - enteredAt);
-    return { kind: 'rebuilt', epoch, seats: now.seats.length, holds: holds.length, pauseMs, stepsMs };
+    return { kind: 'rebuilt', epoch, seats: before.seats.length, holds: held.length, pauseMs, stepsMs };
   } catch (fault) {
     // Refused when nothing was moved, when another leader did it, or when the flip took effect and only its answer was lost.
     if (movedAt !== null) await modes.abort(at).catch(() => {});
@@ -136,11 +142,6 @@ function expect<Answer extends { kind: string }, Kind extends Answer['kind']>(
 function changesOf({ seats, versions, states }: StoredSeats): SeatChange[] {
   assert(seats.length === versions.length && seats.length === states.length, 'seats side by side');
   return seats.map((seat, i) => ({ seat, version: versions[i]!, state: decidedOf(states[i]!) }));
-}
-
-function changedSince(before: StoredSeats, now: StoredSeats): SeatChange[] {
-  const known = new Map(before.seats.map((seat, i) => [seat, before.versions[i]!]));
-  return changesOf(now).filter(({ seat, version }) => known.get(seat) !== version);
 }
 
 function decidedOf(code: number): DecidedState {

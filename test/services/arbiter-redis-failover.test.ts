@@ -13,7 +13,7 @@ import { seededRandom } from '../../src/runtime/random.ts';
 import type { RedisStore } from '../../src/runtime/redis-store.ts';
 import type { Db } from '../../src/sales/db.ts';
 import { createEvents } from '../../src/sales/events.ts';
-import { decidedPhase, decidedSeats } from '../../src/sales/projection.ts';
+import { decidedSeats } from '../../src/sales/projection.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
 import { minute } from '../contract/arbiter-world.ts';
@@ -90,7 +90,7 @@ async function stage(primary: TestRedis): Promise<Stage> {
     const runIds = (await stores[0]!.primaries()).map(({ runId }) => runId);
     stores[0]!.trust(tag, runIds);
     const outcome = await rebuild(
-      { modes: world.modes, phaseOf: (eventNo) => decidedPhase(db, eventNo), clock },
+      { modes: world.modes, clock },
       { at: { event, partition: 0, term: await world.lead() }, arbiter: arbiters[0]!, runIds },
     );
     assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));

@@ -33,7 +33,7 @@ test('D1: a rebuild begins, moves and flips; what was held and decided is told, 
     kind: 'refused',
     reason: 'other_mode',
   });
-  assert.deepEqual(await modes.move({ ...at, rebuild }), { kind: 'moving' });
+  assert.equal((await modes.move({ ...at, rebuild })).kind, 'moving');
   assert.equal((await world.hold('visitor-d', [9])).kind, 'retry');
   assert.equal((await world.reserve(mine.hold)).kind, 'retry');
 
@@ -77,7 +77,7 @@ test('D1: two rebuilds at once: the last begun wins, the move and the flip of th
   const [first, second] = begun.map((one) => (one.kind === 'begun' ? one.epoch : 0)).sort((a, b) => a - b);
   const refused = { kind: 'refused', reason: 'other_rebuild' };
   assert.deepEqual(await world.modes.move({ ...at, rebuild: first! }), refused);
-  assert.deepEqual(await world.modes.move({ ...at, rebuild: second! }), { kind: 'moving' });
+  assert.equal((await world.modes.move({ ...at, rebuild: second! })).kind, 'moving');
   assert.deepEqual(await world.modes.flip({ ...at, rebuild: first!, runIds: [] }), refused);
   assert.deepEqual(await world.modes.begin(at), { kind: 'refused', reason: 'other_mode' });
   assert.deepEqual(await world.modes.flip({ ...at, rebuild: second!, runIds: [] }), { kind: 'flipped' });

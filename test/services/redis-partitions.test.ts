@@ -13,7 +13,6 @@ import { seededRandom } from '../../src/runtime/random.ts';
 import type { RedisStore } from '../../src/runtime/redis-store.ts';
 import type { Db } from '../../src/sales/db.ts';
 import { createEvents } from '../../src/sales/events.ts';
-import { decidedPhase } from '../../src/sales/projection.ts';
 import type { PartitionMode } from '../../src/sales/record.ts';
 import { createLease } from '../../src/waiting-room/lease.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
@@ -84,7 +83,7 @@ async function stage(): Promise<Stage> {
     const store = stores[0]![partition]!;
     store.trust(partitionTag(prefix, event, partition), [server.runId]);
     const outcome = await rebuild(
-      { modes, phaseOf: (eventNo) => decidedPhase(db, eventNo), clock },
+      { modes, clock },
       {
         at: { event, partition, term },
         arbiter: createRedisArbiter({ store, prefix, clock }),

@@ -8,7 +8,6 @@ import { partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createRedisStore } from '../../src/runtime/redis-client.ts';
-import { decidedPhase } from '../../src/sales/projection.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
@@ -55,7 +54,6 @@ async function stage(): Promise<Stage> {
       return await rebuild(
         {
           modes: stopping?.modes ?? world.modes,
-          phaseOf: (eventNo) => decidedPhase(db, eventNo),
           clock: systemClock,
         },
         {
@@ -85,12 +83,11 @@ async function stage(): Promise<Stage> {
   };
 }
 
-/** Which call each step makes; `load again` is the second `load`, or `seats` where nothing changed. */
+/** Which call each step makes. */
 const calls: Record<RebuildStep, string> = {
   begin: 'redis.begin',
   load: 'redis.load',
   move: 'modes.move',
-  'load again': 'modes.seats',
   remember: 'redis.remember',
   open: 'redis.open',
   flip: 'modes.flip',
@@ -101,15 +98,13 @@ function stopsBefore(
   redis: RebuildableArbiter,
   { step, meanwhile }: { step: RebuildStep; meanwhile: () => Promise<void> },
 ): { modes: PartitionModes; redis: RebuildableArbiter } {
-  // The first `seats` is read before the load.
-  let skips = step === 'load again' ? 1 : 0;
   let stopped = false;
   const watched = <Part extends object>(part: Part, name: string): Part =>
     new Proxy(part, {
       get: (target, property) => {
         const call = Reflect.get(target, property) as (...values: unknown[]) => unknown;
         return async (...values: unknown[]) => {
-          if (`${name}.${String(property)}` === calls[step] && !stopped && skips-- <= 0) {
+          if (`${name}.${String(property)}` === calls[step] && !stopped) {
             stopped = true;
             await meanwhile();
           }

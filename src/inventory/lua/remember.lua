@@ -3,8 +3,9 @@
 -- ARGV    1 epoch; then for each: hold, visitor, holder, request, state (index of heldStates), granted at, deadline, grant,
 --         order or '', seats
 -- RETURNS {stale, epoch} or {done}
--- RULES   Once open, nothing is remembered any more. Repeatable. A live hold's seats are taken by it, an order's for the rest
---         of its lease, unless they are decided; of several the highest grant has a seat, and is its visitor's. A hold that `project` said has ended, while it was not here yet, has ended.
+-- RULES   Once open, nothing is remembered any more. Repeatable: a later reading of a hold replaces the former. A live hold's
+--         seats are taken by it, an order's for the rest of its lease, unless they are decided; of several the highest grant
+--         has a seat, and is its visitor's. A hold that `project` said has ended, whether it was here or not, has ended.
 local FIELDS = 10
 if ready or epoch == 0 or epoch ~= tonumber(ARGV[1]) then return { CODE.stale, answering } end
 local records = {}
@@ -35,21 +36,17 @@ end
 for at = 2, #ARGV, FIELDS do
   local hold, r = ARGV[at], records[at]
   local known = read(hold)
-  if known and known[VISITOR] == '' and counts(r) then
-    r[KIND] = HELD.ended
-    known = false
-  end
-  if not known then
-    last_grant = math.max(last_grant, r[GRANT])
-    local leased = r[KIND] == HELD.live or r[KIND] == HELD.ordered
-    write(hold, r, leased and r[DEADLINE] or r[DEADLINE] + LIFE_MAX_MS)
-    if leased then
-      if r[DEADLINE] > now then cover(hold, r) elseif r[KIND] == HELD.ordered then call('ZREM', DUE, hold) end
-      local ids = call('HGET', STATE, 'q' .. r[HOLDER]) or ''
-      call('HSET', STATE, 'q' .. r[HOLDER], ids .. hold .. ',')
-      local visitor = 'v' .. r[VISITOR]
-      if is_live(r) and is_older(call('HGET', STATE, visitor), r) then call('HSET', STATE, visitor, hold) end
-    end
+  if known and known[KIND] == HELD.ended and counts(r) then r[KIND] = HELD.ended end
+  if known then forget(hold, known) end
+  last_grant = math.max(last_grant, r[GRANT])
+  local leased = r[KIND] == HELD.live or r[KIND] == HELD.ordered
+  write(hold, r, leased and r[DEADLINE] or r[DEADLINE] + LIFE_MAX_MS)
+  if leased then
+    if r[DEADLINE] > now then cover(hold, r) elseif r[KIND] == HELD.ordered then call('ZREM', DUE, hold) end
+    local ids = call('HGET', STATE, 'q' .. r[HOLDER]) or ''
+    call('HSET', STATE, 'q' .. r[HOLDER], ids .. hold .. ',')
+    local visitor = 'v' .. r[VISITOR]
+    if is_live(r) and is_older(call('HGET', STATE, visitor), r) then call('HSET', STATE, visitor, hold) end
   end
 end
 call('HSET', META, 'grant', last_grant)
