@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
+import { seatStates } from '../../src/core/hold.ts';
 import type { HoldCommand } from '../../src/inventory/arbiter.ts';
 import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
 import { type RebuildOutcome, type RebuildStep, rebuild } from '../../src/inventory/rebuild.ts';
@@ -11,7 +12,7 @@ import { createRedisStore } from '../../src/runtime/redis-client.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
-import { uuidOf } from '../support/stage.ts';
+import { orderIdOf, uuidOf } from '../support/stage.ts';
 import { type ModesWorld, modesWorld } from './modes-world.ts';
 
 /** A leader that stops in the middle of a rebuild, and one whose store is lost there, with real stores. */
@@ -131,6 +132,65 @@ test('D1: what Postgres held and decided is in Redis after a rebuild, under the 
   const next = await holdInRedis('other', [4]);
   assert.ok(next.kind === 'granted' && next.hold.grant > mine.hold.grant);
 });
+
+for (const step of ['load', 'remember', 'move'] as const) {
+  test(`S3 S5 S8: what is held, given back, ordered and taken away before "${step}" is in Redis as in Postgres`, {
+    skip,
+  }, async () => {
+    const { world, redis, rebuild: run } = await stage();
+    const { event, arbiter } = world;
+    const held = async (visitor: string, seats: number[]) => {
+      const outcome = await world.hold(visitor, seats);
+      assert.ok(outcome.kind === 'granted', `${visitor}: ${outcome.kind}`);
+      return outcome.hold;
+    };
+    const [kept, released, ordered, robbed] = [
+      await held('kept', [0, 1]),
+      await held('released', [2, 3]),
+      await held('ordered', [4]),
+      await held('robbed', [5, 6]),
+    ];
+    let fresh = kept;
+    const outcome = await run(await world.lead(), {
+      step,
+      meanwhile: async () => {
+        const { epoch } = await world.row();
+        const at = { event, partition: 0, epoch };
+        await arbiter.release({ ...at, hold: released.hold, visitor: 'released' });
+        fresh = await held('fresh', [3]);
+        await arbiter.extend({
+          ...at,
+          hold: ordered.hold,
+          visitor: 'ordered',
+          order: orderIdOf(ordered.hold),
+        });
+        assert.equal((await world.reserve(ordered)).kind, 'reserved');
+        // A decision takes a seat of it and gives it back: the hold is over all the same.
+        const change = (version: number, state: 'blocked' | 'available') =>
+          arbiter.project({ ...at, changes: [{ seat: 6, version, state }], ordered: [], ended: [] });
+        await change(5, 'blocked');
+        await change(6, 'available');
+      },
+    });
+    assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));
+    const { codes } = await redis.snapshot(event, 0);
+    const states = [...codes.subarray(0, 8)].map((code) => seatStates[code]);
+    assert.deepEqual(states.slice(0, 5), ['held', 'held', 'available', 'held', 'reserved']);
+    assert.deepEqual(states.slice(6), ['available', 'available'], 'the seat that came back is free');
+    for (const live of [kept, fresh]) {
+      assert.deepEqual(await redis.find(event, 0, live.hold), { ...live, epoch: outcome.epoch });
+    }
+    assert.equal(await redis.find(event, 0, released.hold), null);
+    assert.equal(await redis.find(event, 0, robbed.hold), null);
+    const { epoch } = await world.row();
+    const late = { event, partition: 0, epoch, order: uuidOf('o') };
+    assert.equal(
+      (await redis.extend({ ...late, hold: robbed.hold, visitor: 'robbed' })).kind,
+      'hold_gone',
+      'what lost a seat becomes no order',
+    );
+  });
+}
 
 for (const step of Object.keys(calls) as RebuildStep[]) {
   test(`D1: a leader that pauses before "${step}" and wakes after another's whole rebuild changes nothing`, {
