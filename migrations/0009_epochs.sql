@@ -9,6 +9,27 @@ ALTER TABLE event_partitions
   ADD COLUMN restored_at timestamptz,
   ADD COLUMN reason text;
 
+-- Which installation this is: one row. Its id is in the name of each key in Redis, where others may have events of the same
+-- numbers.
+CREATE TABLE installation (
+  id       text NOT NULL,
+  only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row)
+);
+INSERT INTO installation (id) VALUES (left(gen_random_uuid()::text, 8));
+
+-- An epoch above p_least, as all later ones are: after a restore from a backup stores may know epochs that the sequence has
+-- still before it. The thousand is for those who take one meanwhile.
+CREATE FUNCTION next_epoch(p_least bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_epoch bigint := nextval('epochs');
+BEGIN
+  IF v_epoch > p_least THEN RETURN v_epoch; END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('epochs', 0));
+  v_epoch := nextval('epochs');
+  IF v_epoch <= p_least THEN PERFORM setval('epochs', p_least + 1000); END IF;
+  RETURN nextval('epochs');
+END $$;
+
 -- Who reported a partition's Redis lost: one row a reporter, of his last report.
 CREATE TABLE partition_witnesses (
   event_no  integer NOT NULL REFERENCES events,
@@ -108,13 +129,13 @@ BEGIN
   RETURN v_epoch;
 END $$;
 
--- A rebuild begins: the last one to begin may move and flip.
-CREATE FUNCTION partition_begin(p_event integer, p_partition smallint, p_term bigint, OUT refused text, OUT rebuild bigint)
-LANGUAGE plpgsql AS $$
+-- A rebuild begins: the last one to begin may move and flip. p_least: an epoch that its store knows, below the rebuild's.
+CREATE FUNCTION partition_begin(p_event integer, p_partition smallint, p_term bigint, p_least bigint, OUT refused text,
+  OUT rebuild bigint) LANGUAGE plpgsql AS $$
 BEGIN
   SELECT l.refused INTO refused FROM partition_lock(p_event, p_partition, p_term, 'postgres') l;
   IF refused IS NOT NULL THEN RETURN; END IF;
-  UPDATE event_partitions e SET rebuild_epoch = nextval('epochs') WHERE e.event_no = p_event AND e.partition = p_partition
+  UPDATE event_partitions e SET rebuild_epoch = next_epoch(p_least) WHERE e.event_no = p_event AND e.partition = p_partition
   RETURNING e.rebuild_epoch INTO rebuild;
 END $$;
 
@@ -137,9 +158,10 @@ RETURNS TABLE (seats integer[], versions double precision[], states smallint[], 
 $$;
 
 -- The partition's holds and memories: all that another store has to know to go on. Leases of other epochs are nothing; one
--- that a decision took a seat from is a memory, also when the seat has come back since.
+-- that a decision took a seat from is a memory, also when the seat has come back since. (The statistics are from before there
+-- were any holds here, and would have all seats read anew for each of them.)
 CREATE FUNCTION partition_holds(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL)
-RETURNS SETOF holds LANGUAGE sql STABLE AS $$
+RETURNS SETOF holds LANGUAGE sql STABLE SET enable_nestloop = off AS $$
   SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
          h.grant_no, h.order_id,
          CASE WHEN h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats) THEN 'expired' ELSE h.state END,

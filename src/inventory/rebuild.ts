@@ -89,9 +89,8 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
   }
 
   try {
-    const { epoch } = expect(await modes.begin(at), 'begun');
+    const epoch = await begin(parts, target);
     const here = { event, partition, epoch };
-    expect(await arbiter.begin(here), 'begun');
     enter('load');
     const { mark, ...before } = await modes.seats(event, partition);
     // After the seats, so that no change is from before the mark and missed here.
@@ -109,11 +108,12 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     inTime();
     enter('open');
     const lastGrant = [...held, ...holds].reduce((last, { grant }) => Math.max(last, grant), 0);
-    // What is little is sent together and done in this order; were it ever another, `remember` would refuse.
-    const filled = [load(epoch, seats), remember(epoch, holds)];
-    const isLittle = seats.seats.length <= loadedAtOnce && holds.length <= rememberedAtOnce;
-    if (!isLittle) await Promise.all(filled);
-    const [opened] = await Promise.all([arbiter.open({ ...here, phase, lastGrant }), ...filled]);
+    // The seats first: a hold takes only those that are free by then.
+    await load(epoch, seats);
+    await remember(epoch, holds.slice(rememberedAtOnce));
+    // The last of them and `open` are sent together and done in this order; were it another, `remember` would refuse.
+    const last = remember(epoch, holds.slice(0, rememberedAtOnce));
+    const [opened] = await Promise.all([arbiter.open({ ...here, phase, lastGrant }), last]);
     expect(opened, 'opened');
     inTime();
     enter('flip');
@@ -128,6 +128,19 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
       ? { kind: 'refused', step, reason: fault.reason }
       : { kind: 'failed', step, fault };
   }
+}
+
+/** Answers the epoch. A database that was restored from a backup has an older one to give than the store knows: then once more. */
+async function begin({ modes }: RebuildParts, { at, arbiter }: RebuildTarget): Promise<number> {
+  const { event, partition } = at;
+  let { epoch } = expect(await modes.begin(at), 'begun');
+  let answer = await arbiter.begin({ event, partition, epoch });
+  if (answer.kind === 'stale') {
+    ({ epoch } = expect(await modes.begin({ ...at, above: answer.epoch }), 'begun'));
+    answer = await arbiter.begin({ event, partition, epoch });
+  }
+  expect(answer, 'begun');
+  return epoch;
 }
 
 /** The answer of that kind; any other (refused, stale) ends the rebuild. */

@@ -5,8 +5,8 @@
 -- RULES   Only under a higher epoch; repeated under the same one only while nothing has been loaded, so that a repetition that
 --         comes late destroys nothing.
 local asked = tonumber(ARGV[1])
-if epoch == asked and not ready and last_seat < 0 and call('ZCARD', DUE) == 1 then return { CODE.done } end
-if not asked or epoch >= asked then return { CODE.stale, epoch } end
+if begun == asked and epoch == asked and not ready and last_seat < 0 and call('ZCARD', DUE) == 1 then return { CODE.done } end
+if not asked or begun >= asked then return { CODE.stale, begun } end
 call('UNLINK', META, BITS, CODES, STATE, DUE)
 call('HSET', META, 'epoch', asked, 'ready', 0)
 -- A value this long makes the hash a hash table at once (hash-max-listpack-value, 64 unless configured): see partition.lua.

@@ -17,9 +17,11 @@ local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS = 1
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = call('HMGET', META, 'epoch', 'ready', 'phase', 'phase_version', 'grant', 'last')
-local epoch, ready = tonumber(meta[1] or 0), meta[2] == '1'
+local begun, ready = tonumber(meta[1] or 0), meta[2] == '1'
 local phase, phase_version = tonumber(meta[3] or -1), tonumber(meta[4] or -1)
 local last_grant, last_seat = tonumber(meta[5] or 0), tonumber(meta[6] or -1)
+-- Without one of its keys, evicted or deleted, a partition would grant what is taken: it is lost as a whole.
+local epoch = call('EXISTS', META, BITS, CODES, STATE, DUE) == 5 and begun or 0
 local answering = ready and epoch or 0
 
 local function read(hold)
