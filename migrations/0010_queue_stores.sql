@@ -122,13 +122,27 @@ BEGIN
     ORDER BY a.place;
 END $$;
 
+-- A new epoch above one that a store knows: a database that is younger than the store's memory (a new one, a restored one)
+-- has to pass it, or it would never be let in. Whoever sets the sequence does it alone, far enough ahead of what others may
+-- draw between the look and the setting: it never goes back.
+CREATE FUNCTION epoch_above(p_epoch bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_epoch bigint := nextval('epochs');
+BEGIN
+  IF v_epoch > p_epoch THEN RETURN v_epoch; END IF;
+  PERFORM pg_advisory_xact_lock(hashtext('onsale: epochs'));
+  PERFORM setval('epochs', p_epoch + 1000) FROM epochs s WHERE s.last_value <= p_epoch;
+  RETURN nextval('epochs');
+END $$;
+
 -- Hands the numbering of a shard over to Redis, of the leader's term: from this commit Postgres issues none of it. Redis is
--- to be opened with what is answered, once: an epoch that may have issued numbers is never opened again.
+-- to be opened with what is answered, once: an epoch that may have issued numbers is never opened again. `p_above`: the epoch
+-- that Redis knows, 0 for none; the new one is higher.
 -- 'turned', or nothing was changed: 'other_term', 'other_mode' (not p_epoch in postgres mode), 'settling' (lost less than
 -- p_settle_ms ago), 'clock' (p_redis_ms, Redis's clock just before the call, is more than p_skew_ms away from ours).
 CREATE FUNCTION queue_to_redis(
   p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_store text, p_run_ids text[], p_step integer,
-  p_settle_ms integer, p_redis_ms double precision, p_skew_ms integer,
+  p_settle_ms integer, p_redis_ms double precision, p_skew_ms integer, p_above bigint,
   OUT kind text, OUT epoch bigint, OUT last_no bigint, OUT ceiling bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -143,13 +157,28 @@ BEGIN
     WHEN abs(extract(epoch FROM clock_timestamp()) * 1000 - p_redis_ms) > p_skew_ms THEN 'clock'
     ELSE 'turned' END;
   IF kind <> 'turned' THEN RETURN; END IF;
-  UPDATE queue_counters q SET mode = 'redis', epoch = nextval('epochs'), store = p_store, run_ids = p_run_ids,
+  UPDATE queue_counters q SET mode = 'redis', epoch = epoch_above(p_above), store = p_store, run_ids = p_run_ids,
     ceiling = greatest(q.ceiling, q.last_no + p_step + 1), changed_at = clock_timestamp(), read_ms = p_redis_ms,
     reported_by = NULL, reported_at = NULL, reason = NULL
   WHERE q.event_no = p_event AND q.shard = p_shard
   RETURNING q.epoch, q.last_no, q.ceiling INTO epoch, last_no, ceiling;
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('leader', 'queue_store', p_event,
     jsonb_build_object('shard', p_shard, 'mode', 'redis', 'epoch', epoch, 'term', p_term));
+END $$;
+
+-- Takes back what queue_to_redis did when Redis certainly did not open the epoch, and so nobody drew under it: Postgres goes
+-- on where it was, nothing is lost. 'withdrawn', or nothing was changed: 'other_term', 'already' (the epoch is over).
+CREATE FUNCTION queue_withdraw(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_reason text)
+RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT lease_holds(p_event, p_term) THEN RETURN 'other_term'; END IF;
+  UPDATE queue_counters q SET mode = 'postgres', epoch = nextval('epochs'), run_ids = '{}', changed_at = clock_timestamp(),
+    reason = p_reason, reported_by = NULL, reported_at = NULL
+  WHERE q.event_no = p_event AND q.shard = p_shard AND q.mode = 'redis' AND q.epoch = p_epoch;
+  IF NOT FOUND THEN RETURN 'already'; END IF;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('leader', 'queue_store', p_event,
+    jsonb_build_object('shard', p_shard, 'mode', 'postgres', 'epoch', p_epoch, 'term', p_term, 'unopened', p_reason));
+  RETURN 'withdrawn';
 END $$;
 
 -- Takes the numbering of a shard back: Postgres goes on at the ceiling of the epoch that is over, and what lies between

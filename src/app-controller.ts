@@ -1,5 +1,5 @@
 import type { AppOptions } from './app.ts';
-import { openArbiters, openStoreWatch, type RedisStores } from './app-stores.ts';
+import { openArbiters, openStoreWatch, type RedisStores, redisHoldsOf } from './app-stores.ts';
 import { arbiterCeilingOf } from './core/admission.ts';
 import type { EventNo, PartitionNo } from './core/hold.ts';
 import type { StoreWatch } from './inventory/store-watch.ts';
@@ -63,6 +63,7 @@ export function startController(
       );
     },
     refreshLine: parts.queueStores.refresh,
+    redisHolds: redisHoldsOf({ events, redis, log }),
   });
   const publisher = createPublisher({ db, clock, payment: parts.payment });
   const controller = createController({

@@ -1,4 +1,5 @@
 import type { EventNo, PartitionNo } from './core/hold.ts';
+import { assert } from './core/outcome.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
 import type { StoredHold } from './inventory/modes.ts';
 import { createPostgresArbiter } from './inventory/postgres.ts';
@@ -38,7 +39,7 @@ interface Parts {
 }
 
 export interface RedisSettings {
-  /** Of all keys: several engines may share a Redis. */
+  /** Of all keys: several installations may share a Redis. */
   readonly prefix: string;
   /** The default one, where there is one, is called `default`. */
   readonly servers: readonly { readonly name: string; readonly url: string }[];
@@ -50,6 +51,8 @@ export interface OpenRedis extends WatchedRedis {
 }
 
 export interface RedisStores {
+  /** Of all keys, as configured. */
+  prefix: string;
   all: readonly OpenRedis[];
   /** By the name in a partition's row; null: the default one. */
   named(store: string | null): OpenRedis | null;
@@ -80,11 +83,19 @@ export async function knownRedis(config: Config): Promise<RedisSettings> {
   return { prefix, servers: running ? [{ name: defaultRedis, url: running.url }, ...servers] : servers };
 }
 
+/** With the database's own id behind the prefix: no two of them touch each other's keys. */
+export async function ownKeys(db: Db, settings: RedisSettings): Promise<RedisSettings> {
+  const [row] = await db.query<{ id: string }>('installation', 'SELECT id FROM installation');
+  assert(row, 'the database has an id');
+  return { ...settings, prefix: `${settings.prefix}:${row.id}` };
+}
+
 export function openRedisStores(settings: RedisSettings, parts: Parts): RedisStores {
   const all = new Map(
     settings.servers.map(({ name, url }) => [name, openRedis(name, url, settings.prefix, parts)]),
   );
   return {
+    prefix: settings.prefix,
     all: [...all.values()],
     named: (store) => all.get(store ?? defaultRedis) ?? null,
     async connected() {
@@ -147,6 +158,28 @@ export function holdsReader(redis: RedisStores, prefix: string): HoldsReader {
     found.trust(event, partition, runIds);
     return await readRedisHolds(found.store, prefix, { event, partition });
   };
+}
+
+/** The holds of an event's partitions in `redis` mode, one partition after the other; a StoreFault where one does not answer. */
+export function redisHoldsOf(
+  parts: Pick<ArbiterOptions, 'redis' | 'log'> & { events: Pick<Events, 'modes'> },
+): (event: EventNo) => Promise<StoredHold[]> {
+  const { events, redis, log } = parts;
+  const read = holdsReader(redis, redis.prefix);
+  const readAll = async (event: EventNo): Promise<StoredHold[]> => {
+    const found: StoredHold[][] = [];
+    for (const { partition } of await events.modes(event)) {
+      // Anew for each: what a row says holds for a second only, and reading a large partition takes about as long.
+      const row = (await events.modes(event)).find((each) => each.partition === partition);
+      if (row?.mode === 'redis') found.push(await read(event, row));
+    }
+    return found.flat();
+  };
+  return (event) =>
+    readAll(event).catch((err: unknown) => {
+      log.warn({ err, event }, 'the holds in Redis could not be read');
+      throw err;
+    });
 }
 
 /** The waiting room of this process, and, for a leader, the care for the stores that issue its numbers. */

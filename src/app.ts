@@ -12,6 +12,7 @@ import {
   openArbiters,
   openRedisStores,
   openRoom,
+  ownKeys,
   startConfiguredRedis,
 } from './app-stores.ts';
 import { createCheckout } from './checkout/checkout.ts';
@@ -124,7 +125,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const db = pool('web', poolSizes.web);
   const payments = await opening;
   const owner = `${os.hostname()}/${process.pid}/${random.uuid().slice(0, 8)}`;
-  const settings = await openingRedis;
+  const settings = await ownKeys(db, await openingRedis);
   const redis = openRedisStores(settings, options);
   shutdown.add('connections to Redis', () => redis.close());
   const credentials = createCredentials({ secret: signingSecret(config, random), random, clock });
@@ -309,7 +310,7 @@ export async function openArbiter(
   runtime: Runtime,
 ): Promise<{ arbiter: Arbiter; redisHolds: HoldsReader; close(): Promise<void> }> {
   const { clock, log, random } = runtime;
-  const known = await knownRedis(config);
+  const known = await ownKeys(db, await knownRedis(config));
   const redis = openRedisStores(known, runtime);
   await redis.connected();
   const reporter = `cli/${random.uuid().slice(0, 8)}`;

@@ -13,8 +13,11 @@ export interface PartitionModes {
    * restore. Degrading: mode `postgres`, a new epoch, grace of `graceMs`; open orders are counted as the quota's entries again.
    */
   report(command: ReportCommand): Promise<ReportOutcome>;
-  /** First step of a rebuild: a new epoch to rebuild under; the mode stays `postgres`. Conditional on the leader's term. */
-  begin(at: PartitionTerm): Promise<{ kind: 'begun'; epoch: number } | Refused>;
+  /**
+   * First step of a rebuild: a new epoch to rebuild under; the mode stays `postgres`. Conditional on the leader's term. `above`:
+   * an epoch that the store knows and the new one exceeds.
+   */
+  begin(at: PartitionTerm & { above?: number }): Promise<{ kind: 'begun'; epoch: number } | Refused>;
   /**
    * What Redis has to know, read while all goes on: the decided seats and then, after them, the holds and what is remembered of
    * used-up ids.

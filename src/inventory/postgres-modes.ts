@@ -5,7 +5,6 @@ import type { Db } from '../sales/db.ts';
 import {
   graceMs,
   type PartitionModes,
-  type PartitionTerm,
   type Refused,
   type ReportCommand,
   type ReportOutcome,
@@ -25,7 +24,7 @@ interface MovedRow extends StoredSeats {
 
 const statements = {
   report: 'SELECT * FROM partition_report($1,$2,$3,$4,$5,$6,$7,$8,$9)',
-  begin: 'SELECT * FROM partition_begin($1,$2,$3)',
+  begin: 'SELECT * FROM partition_begin($1,$2,$3,$4)',
   move: 'SELECT * FROM partition_move($1,$2,$3,$4,$5)',
   seats: 'SELECT * FROM partition_seats($1,$2)',
   holds: `SELECT hold_id AS hold, visitor, holder, request, seats, granted_at AS "grantedAt", deadline, grant_no AS "grant",
@@ -69,8 +68,8 @@ export function createPartitionModes(options: {
       return { kind: row.kind };
     },
 
-    async begin({ event, partition, term }: PartitionTerm) {
-      const row = await one<Refusable<{ rebuild: number }>>('begin', [event, partition, term]);
+    async begin({ event, partition, term, above = 0 }) {
+      const row = await one<Refusable<{ rebuild: number }>>('begin', [event, partition, term, above]);
       return row.refused ? refusal(row.refused) : { kind: 'begun', epoch: row.rebuild };
     },
 

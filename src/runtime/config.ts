@@ -118,7 +118,7 @@ const variables = {
     secret: true,
   }),
   ONSALE_REDIS_PREFIX: variable({
-    doc: 'What the names of all keys in Redis begin with, so that several installations may share one.',
+    doc: 'What the names of all keys in Redis begin with, before the id of the database. Only a copy of a database that runs beside its original needs another.',
     otherwise: 'onsale',
     parse: (text) =>
       /^[\w-]{1,32}$/.test(text)

@@ -15,6 +15,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import type { LeaderTask } from './controller.ts';
 import {
+  type HoldElsewhere,
   type LineMeasure,
   measureLine,
   measureSessions,
@@ -69,6 +70,11 @@ export interface AdmissionTaskOptions {
   arbiterCeiling?: (event: EventNo) => number | Promise<number>;
   /** Before each measurement: brings Postgres up to date about numbers that another store issues (queue-stores.ts). */
   refreshLine?: (event: EventNo, term: number) => Promise<void>;
+  /**
+   * The holds of the event's partitions that Redis arbitrates, which Postgres knows nothing of. Read as rarely as sessions are
+   * measured; where it fails, what it last answered in this term stands, or no hold.
+   */
+  redisHolds?: (event: EventNo) => Promise<readonly HoldElsewhere[]>;
   settings?: AdmissionSettings;
 }
 
@@ -94,6 +100,7 @@ interface Led {
   term: number;
   state: AdmissionState;
   decidedAt: number | null;
+  redisHolds: readonly HoldElsewhere[];
   sessions: SessionMeasure | null;
   sessionsDueAt: number;
   /** A measurement under way behind the ticks, and the fault of the last one. */
@@ -111,7 +118,7 @@ interface Led {
 export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTask {
   const { db, control, clock, seatCounts, pathSignals = () => null } = options;
   const { arbiterCeiling = () => postgresArbiterCeiling, settings = admissionSettingsDefault } = options;
-  const { refreshLine = async () => {} } = options;
+  const { refreshLine = async () => {}, redisHolds = async () => [] } = options;
   const led = new Map<EventNo, Led>();
 
   function ledOf(event: EventNo, term: number): Led {
@@ -121,6 +128,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       term,
       state: admissionStart(settings),
       decidedAt: null,
+      redisHolds: [],
       sessions: null,
       sessionsDueAt: 0,
       refreshing: false,
@@ -138,7 +146,9 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     const before = clock.monotonic();
     mine.refreshing = true;
     try {
-      mine.sessions = await measureSessions(db, event);
+      // Figures that are a little wrong are better than a frontier that stands still.
+      mine.redisHolds = await redisHolds(event).catch(() => mine.redisHolds);
+      mine.sessions = await measureSessions(db, event, mine.redisHolds);
       return mine.sessions;
     } finally {
       mine.refreshing = false;

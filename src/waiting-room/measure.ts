@@ -3,6 +3,7 @@ import type { EventNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { Gap, ShardLine } from '../core/watermark.ts';
+import type { StoredHold } from '../inventory/modes.ts';
 import type { Db } from '../sales/db.ts';
 
 /** The line as it is: cheap, read with each tick. */
@@ -33,6 +34,9 @@ export interface SessionMeasure {
   settled: { sessions: number; buyers: number };
   holds: { count: number; seats: number };
 }
+
+/** What is measured of a hold that is not in Postgres. */
+export type HoldElsewhere = Pick<StoredHold, 'visitor' | 'seats' | 'state'>;
 
 /** A session has paid after eight minutes: most of those who ever will. */
 const settledMs = 480_000;
@@ -142,9 +146,13 @@ export async function measureShards(db: Db, event: EventNo, since: readonly numb
 }
 
 const sessionsText = `
-  WITH took AS (
+  WITH held AS (
+    SELECT visitor, cardinality(seats) AS seats FROM holds WHERE event_no = $1 AND state <> 'tombstone'
+    UNION ALL
+    SELECT * FROM unnest($4::text[], $5::integer[])
+  ), took AS (
     SELECT visitor, bool_or(paid) AS paid FROM (
-      SELECT h.visitor, false AS paid FROM holds h WHERE h.event_no = $1 AND h.state <> 'tombstone'
+      SELECT visitor, false AS paid FROM held
       UNION ALL
       SELECT o.visitor, o.state IN ('confirmed','paid') FROM orders o WHERE o.event_no = $1
     ) every GROUP BY visitor
@@ -159,10 +167,15 @@ const sessionsText = `
     FROM inside GROUP BY 1
   )
   SELECT c.*, h.holds, h.seats, (SELECT issued FROM admissions WHERE event_no = $1) AS issued
-  FROM (SELECT count(*) AS holds, coalesce(sum(cardinality(seats)), 0) AS seats FROM holds
-    WHERE event_no = $1 AND state <> 'tombstone') h LEFT JOIN classes c ON true`;
+  FROM (SELECT count(*) AS holds, coalesce(sum(seats), 0) AS seats FROM held) h LEFT JOIN classes c ON true`;
 
-export async function measureSessions(db: Db, event: EventNo): Promise<SessionMeasure> {
+/** `elsewhere`: the holds of the partitions that another store arbitrates, memories among them as in Postgres's table. */
+export async function measureSessions(
+  db: Db,
+  event: EventNo,
+  elsewhere: readonly HoldElsewhere[],
+): Promise<SessionMeasure> {
+  const held = elsewhere.filter(({ state }) => state !== 'tombstone');
   const rows = await db.query<{
     class: number | null;
     opened: number;
@@ -172,7 +185,13 @@ export async function measureSessions(db: Db, event: EventNo): Promise<SessionMe
     holds: number;
     seats: number;
     issued: number;
-  }>('measure_sessions', sessionsText, [event, ageClassMs, settledMs]);
+  }>('measure_sessions', sessionsText, [
+    event,
+    ageClassMs,
+    settledMs,
+    held.map(({ visitor }) => visitor),
+    held.map(({ seats }) => seats.length),
+  ]);
   const [first] = rows;
   assert(first, 'the sessions are measured');
   const measure: SessionMeasure = {

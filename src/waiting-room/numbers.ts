@@ -12,6 +12,8 @@ export interface NumberStore {
   draw(command: DrawCommand): Promise<DrawOutcome>;
   /** How far the shard has come, and the arrivals from the second `since` (Unix time) on, ascending. Tests that it can write. */
   look(at: ShardEpoch & { floor: number; since: number }): Promise<LookOutcome>;
+  /** Which epoch the shard knows there; 0: none. Tests that it can write. May be asked under any epoch, also before the first. */
+  probe(event: EventNo, shard: number): Promise<{ epoch: number }>;
   /** Begins to issue from `last` on. Once an epoch: never called again for it, whatever became of the answer. */
   open(at: ShardEpoch & { last: number; ceiling: number }): Promise<{ kind: 'opened' } | StaleNumbers>;
   /** From now on only servers with these run ids are asked for the shard; null: none. */

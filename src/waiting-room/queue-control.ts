@@ -18,6 +18,11 @@ export interface QueueControl {
   /** Hands numbering to Redis under a new epoch, which the caller then opens there, once. */
   toRedis(command: ToRedisCommand): Promise<ToRedisOutcome>;
   /**
+   * Takes back what `toRedis` did, without a gap: only for an epoch that was certainly never opened there. Numbering goes on
+   * in Postgres where it was. `already`: the epoch is over.
+   */
+  withdraw(at: ShardEpoch, term: number, reason: string): Promise<'withdrawn' | 'already' | 'other_term'>;
+  /**
    * Numbering goes on in Postgres, at the epoch's ceiling. By the leader (`term`) at once, without a term when a second
    * process reports the same within `witnessMs`. Idempotent: an epoch that is over answers `already`.
    */
@@ -68,6 +73,8 @@ export interface ToRedisCommand extends ShardEpoch {
   step: number;
   /** Redis's clock now, epoch ms. */
   redisMs: number;
+  /** The epoch that Redis knows; the new one is higher. */
+  above: number;
 }
 export type ToRedisOutcome =
   | { kind: 'turned'; epoch: number; last: number; ceiling: number }
@@ -157,13 +164,13 @@ export function createQueueControl(options: {
       return row?.ruled === true;
     },
 
-    async toRedis({ event, shard, term, epoch, store, runIds, step, redisMs }) {
+    async toRedis({ event, shard, term, epoch, store, runIds, step, redisMs, above }) {
       const [row] = await db.query<{
         kind: ToRedisOutcome['kind'];
         epoch: number;
         last_no: number;
         ceiling: number;
-      }>('queue_to_redis', 'SELECT * FROM queue_to_redis($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)', [
+      }>('queue_to_redis', 'SELECT * FROM queue_to_redis($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)', [
         event,
         shard,
         term,
@@ -174,9 +181,19 @@ export function createQueueControl(options: {
         settleMs,
         redisMs,
         queueSkewMaxMs,
+        above,
       ]);
       if (row!.kind !== 'turned') return { kind: row!.kind };
       return { kind: 'turned', epoch: row!.epoch, last: row!.last_no, ceiling: row!.ceiling };
+    },
+
+    async withdraw({ event, shard, epoch }, term, reason) {
+      const [row] = await db.query<{ kind: 'withdrawn' | 'already' | 'other_term' }>(
+        'queue_withdraw',
+        'SELECT queue_withdraw($1, $2, $3, $4, $5) AS kind',
+        [event, shard, term, epoch, reason],
+      );
+      return row!.kind;
     },
 
     async toPostgres({ event, shard, epoch, term, reporter, reason, seen, step }) {

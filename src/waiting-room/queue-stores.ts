@@ -2,9 +2,11 @@ import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { defaultRedis } from '../runtime/config.ts';
 import type { Logger } from '../runtime/log.ts';
+import { RedisFault } from '../runtime/redis-faults.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { LookOutcome, NumberStore } from './numbers.ts';
 import type { QueueControl, ShardRow } from './queue-control.ts';
+import { createQueuePatience } from './queue-patience.ts';
 import { ceilingStep } from './waiting-room.ts';
 
 /**
@@ -23,6 +25,8 @@ export interface QueueStoresOptions {
   clock: Pick<Clock, 'monotonic' | 'now'>;
   log: Logger;
   owner: string;
+  /** Of the wait after a second failure; 2.5 s, tests shorten it. */
+  backoffFirstMs?: number;
 }
 
 /** One answer that is missing may be a hiccup of ours; two make the loss, within a second. */
@@ -35,6 +39,8 @@ const overlapSeconds = 2;
 export function createQueueStores(options: QueueStoresOptions): QueueStores {
   const { control, numbers, clock, log, owner } = options;
   const storeOf = dealtOut([...numbers.keys()]);
+  const patience = createQueuePatience({ clock, firstMs: options.backoffFirstMs });
+  const nameOf = (event: EventNo, { shard }: ShardRow): string => `${event}:${shard}`;
   /** By shard and epoch: the second up to which arrivals were written. */
   const written = new Map<string, number>();
   /** By shard and epoch: since when each tick found it busy. */
@@ -87,6 +93,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
 
   async function giveUp(event: EventNo, term: number, row: ShardRow, reason: string): Promise<void> {
     const at = { event, shard: row.shard, epoch: row.epoch };
+    patience.failed(nameOf(event, row));
     const outcome = await control.toPostgres({
       ...at,
       term,
@@ -96,20 +103,27 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       step: ceilingStep,
     });
     log.warn({ ...at, term, reason, outcome }, 'numbers come from Postgres: Redis is lost');
+    trustNone(event, row);
+  }
+
+  function trustNone(event: EventNo, row: ShardRow): void {
     for (const store of numbers.values()) store.trust(event, row.shard, null);
   }
 
   async function handOver(event: EventNo, term: number, row: ShardRow): Promise<void> {
     const name = storeOf(row.shard);
     const store = name === null ? undefined : numbers.get(name);
-    if (name === null || !store) return;
-    const primaries = await store.primaries().catch(() => []);
-    if (primaries.length === 0 || primaries.some(({ readOnly }) => readOnly)) return;
-    // The one that stands worst: a shard's slot may be on any of them.
-    const offset = primaries
-      .map(({ time, localTime }) => time - localTime)
-      .reduce((worst, one) => (Math.abs(one) > Math.abs(worst) ? one : worst));
-    const runIds = primaries.map(({ runId }) => runId);
+    if (name === null || !store || !patience.due(nameOf(event, row))) return;
+    const fitness = await fitnessOf(store, event, row);
+    if (fitness.kind === 'unfit') {
+      trustNone(event, row);
+      if (patience.isNews(nameOf(event, row), fitness.complaint)) {
+        const { reason } = fitness;
+        log.warn({ event, shard: row.shard, store: name, reason }, 'Redis cannot take the numbers yet');
+      }
+      return;
+    }
+    const { runIds, offset, above } = fitness;
     const outcome = await control.toRedis({
       event,
       shard: row.shard,
@@ -119,24 +133,70 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       runIds,
       step: ceilingStep,
       redisMs: clock.now() + offset,
+      above,
     });
     if (outcome.kind !== 'turned') {
-      if (outcome.kind === 'clock')
+      trustNone(event, row);
+      const complaint = outcome.kind === 'clock' ? 'clock' : null;
+      if (patience.isNews(nameOf(event, row), complaint) && complaint)
         log.warn({ event, store: name, offset }, "Redis's clock is not Postgres's");
       return;
     }
+    patience.isNews(nameOf(event, row), null);
     const { epoch, last, ceiling } = outcome;
-    store.trust(event, row.shard, runIds);
-    // Never a second time, also when the answer is lost: numbers may have been issued in between.
-    const opened = await store
-      .open({ event, shard: row.shard, epoch, last, ceiling })
-      .catch((fault: Error) => ({ kind: 'failed' as const, reason: fault.message }));
+    await openOnce(store, event, term, { ...row, store: name, epoch, last, ceiling });
+  }
+
+  type Fitness =
+    | { kind: 'fit'; runIds: string[]; offset: number; above: number }
+    /** `complaint` stays the same as long as the cause does. */
+    | { kind: 'unfit'; complaint: string; reason: string };
+
+  /** Asked before the row is turned: a Redis that can be asked but not opened is left alone. */
+  async function fitnessOf(store: NumberStore, event: EventNo, row: ShardRow): Promise<Fitness> {
+    try {
+      const primaries = await store.primaries();
+      const readOnly = primaries.find((primary) => primary.readOnly);
+      if (readOnly)
+        return { kind: 'unfit', complaint: 'read_only', reason: `${readOnly.address} refuses writes` };
+      if (primaries.length === 0) return { kind: 'unfit', complaint: 'none', reason: 'it has no primary' };
+      // The one that stands worst: a shard's slot may be on any of them.
+      const offset = primaries
+        .map(({ time, localTime }) => time - localTime)
+        .reduce((worst, one) => (Math.abs(one) > Math.abs(worst) ? one : worst));
+      const runIds = primaries.map(({ runId }) => runId);
+      store.trust(event, row.shard, runIds);
+      const { epoch } = await store.probe(event, row.shard);
+      return { kind: 'fit', runIds, offset, above: epoch };
+    } catch (fault) {
+      if (!(fault instanceof StoreFault)) throw fault;
+      const complaint = fault instanceof RedisFault ? fault.reason : fault.code;
+      return { kind: 'unfit', complaint, reason: fault.message };
+    }
+  }
+
+  /** Never a second time, also when the answer is lost: numbers may have been issued in between. */
+  async function openOnce(store: NumberStore, event: EventNo, term: number, row: ShardRow): Promise<void> {
+    const { epoch, last, ceiling } = row;
+    const at = { event, shard: row.shard, epoch };
+    const opened = await store.open({ ...at, last, ceiling }).catch((fault: Error) => ({
+      kind: 'failed' as const,
+      reason: fault.message,
+      isSure: fault instanceof StoreFault && fault.retriable,
+    }));
     if (opened.kind === 'opened') {
-      log.info({ event, shard: row.shard, epoch, store: name }, 'numbers come from Redis');
+      patience.succeeded(nameOf(event, row));
+      log.info({ ...at, store: row.store }, 'numbers come from Redis');
       return;
     }
     const reason = opened.kind === 'failed' ? opened.reason : `knows epoch ${opened.epoch}`;
-    await giveUp(event, term, { ...row, epoch }, reason);
+    // Another memory that has the very same epoch may have let somebody draw under it.
+    const neverOpened = opened.kind === 'failed' ? opened.isSure : opened.epoch > epoch;
+    if (!neverOpened) return giveUp(event, term, row, reason);
+    patience.failed(nameOf(event, row));
+    const outcome = await control.withdraw(at, term, reason);
+    log.warn({ ...at, term, reason, outcome }, 'numbers go on in Postgres: Redis did not open');
+    trustNone(event, row);
   }
 
   return {

@@ -15,6 +15,7 @@ import { joinBatchMax, joinMemoryMs } from './waiting-room.ts';
 
 const drawScript = scriptOf('queue_draw');
 const lookScript = scriptOf('queue_look');
+const probeScript = scriptOf('queue_probe');
 const openScript = scriptOf('queue_open');
 
 /** Arrivals by second stay in Redis until the leader, which reads them each second, has surely written them to Postgres. */
@@ -47,6 +48,13 @@ export function createRedisNumbers(options: {
     async look(at) {
       const tag = tagOf(at.event, at.shard);
       return lookOutcome(await store.call(tag, lookScript, keysOf(tag), [at.epoch, at.floor, at.since]));
+    },
+
+    async probe(event, shard) {
+      const tag = tagOf(event, shard);
+      const reply = await store.call(tag, probeScript, keysOf(tag), []);
+      assert(Array.isArray(reply), 'a queue script answers a list');
+      return { epoch: Number(reply[1]) };
     },
 
     async open(at: ShardEpoch & { last: number; ceiling: number }) {

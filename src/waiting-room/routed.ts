@@ -30,6 +30,8 @@ interface Followed {
   /** For the rate: a former reading of `seen`, up to ten seconds old. */
   marks: { at: number; seen: number }[];
   reportedAt: number;
+  /** What became of the last report; null: there was none. Each is logged once. */
+  reported: string | null;
 }
 
 const retryAfterMs = 500;
@@ -70,7 +72,7 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
         .catch((err) => log.warn({ err, ...known.at }, 'the gap stays as it is'));
     }
     const at = { event, shard: row.shard, epoch: row.epoch };
-    const fresh: Followed = { at, seen: 0, ceiling: row.ceiling, raising: null, marks: [], reportedAt: 0 };
+    const fresh: Followed = { at, seen: 0, ceiling: row.ceiling, raising: null, marks: [], reportedAt: 0, reported: null };
     followed.set(key, fresh);
     // Nothing is taken back here: what is still trusted of a former epoch refuses this one.
     if (row.mode === 'redis' && row.store !== null)
@@ -164,7 +166,9 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
       const fresh = (await control.read(mine.at.event, now)).shards[mine.at.shard];
       if (fresh?.mode !== 'redis' || fresh.epoch !== mine.at.epoch) return;
       const outcome = await control.toPostgres(command);
-      log.warn({ ...mine.at, reason, outcome }, 'Redis does not issue numbers');
+      if (mine.reported !== outcome)
+        log.warn({ ...mine.at, reason, outcome }, 'Redis does not issue numbers');
+      mine.reported = outcome;
     };
     turn().catch((err) => log.warn({ err, ...mine.at, reason }, 'the loss of Redis could not be reported'));
   }

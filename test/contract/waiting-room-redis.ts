@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import type { Phase } from '../../src/core/phase.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { defaultRedis } from '../../src/runtime/config.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
+import { type Logger, silentLogger } from '../../src/runtime/log.ts';
 import { createRedisStore } from '../../src/runtime/redis-client.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
 import type { NumberStore } from '../../src/waiting-room/numbers.ts';
@@ -46,10 +46,11 @@ export function queueProcess(
     owner?: string;
     settleMs?: number;
     memoryMs?: number;
+    log?: Logger;
   },
 ): QueueProcess {
-  const { database, redis, prefix, owner = 'test', settleMs = 0, memoryMs } = options;
-  const shared = { clock: systemClock, log: silentLogger };
+  const { database, redis, prefix, owner = 'test', settleMs = 0, memoryMs, log = silentLogger } = options;
+  const shared = { clock: systemClock, log };
   const db = createDb({ url: database.url, poolSize: 10, ...shared });
   t.after(() => db.close());
   const control = createQueueControl({ db, clock: systemClock, settleMs });
@@ -62,7 +63,7 @@ export function queueProcess(
   );
   const postgres = createPostgresWaitingRoom({ db });
   const room = createRoutedWaitingRoom({ postgres, control, numbers, owner, ...shared });
-  const stores = createQueueStores({ control, numbers, owner, ...shared });
+  const stores = createQueueStores({ control, numbers, owner, backoffFirstMs: 10, ...shared });
   return { db, numbers, control, room, stores };
 }
 

@@ -76,6 +76,23 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     assert.deepEqual(await hold(3, 'cid', seatsOf(1, 2)), { kind: 'taken', seats: [1, 2] });
   });
 
+  test('S3 S4 D1: a partition that lost one of its keys to eviction or by hand answers nothing, until it is rebuilt', async () => {
+    for (const [i, name] of ['meta', 'bits', 'codes', 'state', 'due'].entries()) {
+      const world = await makeWorld();
+      const { load, hold } = commandsOf(world);
+      await load(4);
+      await hold(1, 'visitor-a', seatsOf(1));
+      const { holds } = await world.dump();
+      await client!.del(partitionKeys(world.tag)[i]!);
+      const none = { kind: 'stale', epoch: 0 };
+      assert.deepEqual(await hold(2, 'visitor-b', seatsOf(1)), none, name);
+      assert.equal((await world.redis.probe(world.event, 0)).epoch, 0, name);
+      await assert.rejects(world.redis.snapshot(world.event, 0), { code: 'store_unavailable' }, name);
+      world.epoch = await world.rebuild(holds);
+      assert.deepEqual(await hold(2, 'visitor-b', seatsOf(1)), { kind: 'taken', seats: [1] }, name);
+    }
+  });
+
   test('another epoch, or none, changes nothing at all', async () => {
     const world = await makeWorld();
     const { load, hold } = commandsOf(world);

@@ -7,6 +7,7 @@ import type { AuditReport } from '../../src/audit/audit.ts';
 import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
+import { redisPrefix } from '../support/redis-app.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 
@@ -87,7 +88,7 @@ test('S2 S3 S4 S6 S7 S8: onsale audit reads the holds of Redis, and finds what w
     if (promise === 'S3') assert.match(evidence.join(), /in Redis: 2 live holds/);
   }
 
-  const [, bits, codes, state] = partitionKeys(partitionTag('onsale', app.eventNo, 0)) as [
+  const [, bits, codes, state] = partitionKeys(partitionTag(await redisPrefix(app), app.eventNo, 0)) as [
     string,
     string,
     string,

@@ -5,7 +5,7 @@ import type { HoldCommand } from '../../src/inventory/arbiter.ts';
 import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
 import { type RebuildOutcome, type RebuildStep, rebuild } from '../../src/inventory/rebuild.ts';
 import { createRedisArbiter } from '../../src/inventory/redis.ts';
-import { partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createRedisStore } from '../../src/runtime/redis-client.ts';
@@ -131,6 +131,24 @@ test('D1: what Postgres held and decided is in Redis after a rebuild, under the 
   assert.deepEqual(await holdInRedis('other', [3]), { kind: 'taken', seats: [3] });
   const next = await holdInRedis('other', [4]);
   assert.ok(next.kind === 'granted' && next.hold.grant > mine.hold.grant);
+});
+
+test('D1: a store that knows higher epochs than a restored database is filled at the first try, above them', {
+  skip,
+}, async () => {
+  const { world, holdInRedis, rebuild: run } = await stage();
+  const { epoch } = await world.row();
+  for (const known of [epoch + 5, epoch + 100_000]) {
+    const meta = partitionKeys(partitionTag('test', world.event, 0))[0]!;
+    await server!.client().hset(meta, 'epoch', known);
+    const outcome = await run(await world.lead());
+    assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));
+    assert.ok(outcome.epoch > known);
+    const held = await holdInRedis(`above ${known}`, [3]);
+    assert.ok(held.kind === 'granted');
+    assert.ok((await world.degrade()) > outcome.epoch, 'and so is all that comes later');
+    await world.endGrace();
+  }
 });
 
 for (const step of ['load', 'remember', 'move'] as const) {

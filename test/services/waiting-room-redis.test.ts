@@ -261,6 +261,7 @@ test('W1: numbering is handed over by the ruling term, on the epoch it expects, 
     runIds: ['r'],
     step: 100,
     redisMs: Date.now(),
+    above: 0,
   };
   assert.deepEqual(await control.toRedis({ ...command, term: 2 }), { kind: 'other_term' });
   assert.deepEqual(await control.toRedis({ ...command, epoch: row!.epoch - 1 }), { kind: 'other_mode' });

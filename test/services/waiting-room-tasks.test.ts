@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
+import { admissionSettingsDefault } from '../../src/core/admission.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { createAdmissionTask, type SeatCounts } from '../../src/waiting-room/admission-task.ts';
 import { createLease } from '../../src/waiting-room/lease.ts';
@@ -228,13 +230,84 @@ test('sessions are counted by age, by hold and by payment', async (t) => {
      FROM unnest($2::text[], $3::integer[]) WITH ORDINALITY AS a (visitor, age, nth)`,
     [event, ages.map((_, index) => visitorNamed(`v${index}`)), ages],
   );
-  assert.deepEqual(await measureSessions(db, event), {
+  assert.deepEqual(await measureSessions(db, event, []), {
     issued: 0,
     opened: [2, 1, 0, 0, 2, 1, ...Array(10).fill(0), 2, 2],
     lookers: [1, 1, 0, 0, 1, 1, ...Array(10).fill(0), 1, 1],
     settled: { sessions: 4, buyers: 1 },
     holds: { count: 3, seats: 6 },
   });
+  // v0 has one here too, and the last one no session any more.
+  const elsewhere = [
+    { visitor: visitorNamed('v0'), seats: [8], state: 'live' },
+    { visitor: visitorNamed('v1'), seats: [9, 10, 11, 12], state: 'live' },
+    { visitor: visitorNamed('v2'), seats: [13, 14], state: 'expired' },
+    { visitor: visitorNamed('v6'), seats: [], state: 'tombstone' },
+    { visitor: visitorNamed('gone'), seats: [15], state: 'ordered' },
+  ] as const;
+  const both = await measureSessions(
+    db,
+    event,
+    elsewhere.map((each) => ({ ...each, seats: [...each.seats] })),
+  );
+  assert.deepEqual(both.lookers, [0, 0, 0, 0, 1, 1, ...Array(10).fill(0), 1, 1]);
+  assert.deepEqual(both.holds, { count: 7, seats: 14 });
+  assert.deepEqual(both.settled, { sessions: 4, buyers: 1 });
+});
+
+test('holds in Redis count for share and size of holds; a Redis that cannot be read stops no tick', async (t) => {
+  const { db, event, room, run, seatCounts, database } = await setUp(t, { seats: 500 });
+  const visitors = Array.from({ length: 10 }, (_, index) => visitorNamed(`v${index}`));
+  await database.query(
+    `INSERT INTO passes SELECT $1, a.visitor, gen_random_uuid(), 0, a.nth, now(), now() + interval '15 min'
+     FROM unnest($2::text[]) WITH ORDINALITY AS a (visitor, nth)`,
+    [event, visitors],
+  );
+  const held = visitors.map((visitor, index) => ({
+    visitor,
+    seats: [0, 1, 2, 3].map((seat) => index * 4 + seat),
+    state: 'live' as const,
+  }));
+  let failed = 0;
+  let redis: 'there' | 'gone' = 'gone';
+  const task = createAdmissionTask({
+    db,
+    control: room,
+    clock: systemClock,
+    seatCounts,
+    redisHolds: async () => {
+      if (redis === 'there') return held;
+      failed += 1;
+      throw new StoreFault('store_unavailable', 'gone');
+    },
+  });
+  const estimates = async (term: number) => {
+    await database.query('UPDATE leases SET term = $1', [term]);
+    await run(task, term);
+    const { holdShare, seatsPerHold } = task.measured(event, term)!.estimates;
+    return { holdShare, seatsPerHold };
+  };
+  const { holdShare, seatsPerHold } = admissionSettingsDefault.priors;
+  const without = await estimates(1);
+  assert.equal(failed, 1);
+  assert.equal(without.seatsPerHold, seatsPerHold, 'nothing was ever read: as if there were none');
+  assert.ok(without.holdShare <= holdShare);
+
+  redis = 'there';
+  const read = await estimates(2);
+  assert.ok(read.seatsPerHold > seatsPerHold, 'four seats each, where two were expected');
+  assert.ok(read.holdShare > holdShare, 'every one of them holds');
+
+  redis = 'gone';
+  let kept = read;
+  const end = systemClock.monotonic() + 20_000;
+  while (failed === 1 && systemClock.monotonic() < end) {
+    kept = await estimates(2);
+    await systemClock.sleep(20);
+  }
+  assert.equal(failed, 2, 'measured again');
+  assert.equal(kept.seatsPerHold, read.seatsPerHold, 'what was read last');
+  assert.ok(kept.holdShare > holdShare);
 });
 
 test('a lease: one owner at a time, a new term with each change, gone at once when released', async (t) => {

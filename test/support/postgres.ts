@@ -40,6 +40,10 @@ export async function testDatabase(
   const name = `test_${process.pid}_${count}`;
   await retryWhileCopied(() => once(admin, `CREATE DATABASE ${name} TEMPLATE ${template}`));
   const database = connectTo(admin, name);
+  // A copy is an installation of its own.
+  if (options.migrate !== false) {
+    await once(database.url, 'UPDATE installation SET id = left(gen_random_uuid()::text, 8)');
+  }
   open.add(database);
   t?.after(() => database.drop());
   return database;

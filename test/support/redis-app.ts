@@ -95,14 +95,22 @@ export async function startRedisApp(
   };
 }
 
+/** Of the application's keys, unless ONSALE_REDIS_PREFIX was set. */
+export async function redisPrefix({ database }: Pick<TestApp, 'database'>): Promise<string> {
+  const [row] = await database.query<{ id: string }>('SELECT id FROM installation');
+  assert.ok(row);
+  return `onsale:${row.id}`;
+}
+
 /** By a connection of the test's own, which trusts what the row names and nothing else. */
 async function differences(app: TestApp, url: string, row: PartitionMode): Promise<string[]> {
   assert.equal(row.mode, 'redis', `partition ${row.partition}`);
   const store = createRedisStore({ name: 'test', url, clock: systemClock, log: silentLogger });
   try {
     await store.primaries();
-    store.trust(partitionTag('onsale', app.eventNo, row.partition), row.runIds);
-    const arbiter = createRedisArbiter({ store, prefix: 'onsale', clock: systemClock });
+    const prefix = await redisPrefix(app);
+    store.trust(partitionTag(prefix, app.eventNo, row.partition), row.runIds);
+    const arbiter = createRedisArbiter({ store, prefix, clock: systemClock });
     const { codes, epoch } = await arbiter.snapshot(app.eventNo, row.partition);
     assert.equal(epoch, row.epoch);
     const seats = await app.database.query<{ seat_no: number; state: DecidedState }>(

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { openArbiters, openRedisStores } from '../../src/app-stores.ts';
+import { openArbiters, openRedisStores, ownKeys } from '../../src/app-stores.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
@@ -28,9 +28,10 @@ const orders = JSON.parse(process.argv[2]!) as Orders;
 const say = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
 
 const parts = { clock: systemClock, random: systemRandom, log: silentLogger };
-const redis = openRedisStores({ prefix: 'onsale', servers: [orders.redis] }, parts);
-await redis.connected();
 const db = createDb({ url: orders.database, poolSize: 3, ...parts });
+const settings = await ownKeys(db, { prefix: 'onsale', servers: [orders.redis] });
+const redis = openRedisStores(settings, parts);
+await redis.connected();
 const events = createEvents({ db, clock: systemClock });
 const { arbiter } = openArbiters({ db, events, redis, reporter: 'stale', ...parts });
 
