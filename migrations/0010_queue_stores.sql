@@ -122,19 +122,6 @@ BEGIN
     ORDER BY a.place;
 END $$;
 
--- A new epoch above one that a store knows: a database that is younger than the store's memory (a new one, a restored one)
--- has to pass it, or it would never be let in. Whoever sets the sequence does it alone, far enough ahead of what others may
--- draw between the look and the setting: it never goes back.
-CREATE FUNCTION epoch_above(p_epoch bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-  v_epoch bigint := nextval('epochs');
-BEGIN
-  IF v_epoch > p_epoch THEN RETURN v_epoch; END IF;
-  PERFORM pg_advisory_xact_lock(hashtext('onsale: epochs'));
-  PERFORM setval('epochs', p_epoch + 1000) FROM epochs s WHERE s.last_value <= p_epoch;
-  RETURN nextval('epochs');
-END $$;
-
 -- Hands the numbering of a shard over to Redis, of the leader's term: from this commit Postgres issues none of it. Redis is
 -- to be opened with what is answered, once: an epoch that may have issued numbers is never opened again. `p_above`: the epoch
 -- that Redis knows, 0 for none; the new one is higher.
@@ -157,7 +144,7 @@ BEGIN
     WHEN abs(extract(epoch FROM clock_timestamp()) * 1000 - p_redis_ms) > p_skew_ms THEN 'clock'
     ELSE 'turned' END;
   IF kind <> 'turned' THEN RETURN; END IF;
-  UPDATE queue_counters q SET mode = 'redis', epoch = epoch_above(p_above), store = p_store, run_ids = p_run_ids,
+  UPDATE queue_counters q SET mode = 'redis', epoch = next_epoch(p_above), store = p_store, run_ids = p_run_ids,
     ceiling = greatest(q.ceiling, q.last_no + p_step + 1), changed_at = clock_timestamp(), read_ms = p_redis_ms,
     reported_by = NULL, reported_at = NULL, reason = NULL
   WHERE q.event_no = p_event AND q.shard = p_shard

@@ -72,7 +72,15 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
         .catch((err) => log.warn({ err, ...known.at }, 'the gap stays as it is'));
     }
     const at = { event, shard: row.shard, epoch: row.epoch };
-    const fresh: Followed = { at, seen: 0, ceiling: row.ceiling, raising: null, marks: [], reportedAt: 0, reported: null };
+    const fresh: Followed = {
+      at,
+      seen: 0,
+      ceiling: row.ceiling,
+      raising: null,
+      marks: [],
+      reportedAt: 0,
+      reported: null,
+    };
     followed.set(key, fresh);
     // Nothing is taken back here: what is still trusted of a former epoch refuses this one.
     if (row.mode === 'redis' && row.store !== null)

@@ -1,0 +1,70 @@
+import type { Clock } from '../runtime/clock.ts';
+
+/** How long the leader leaves a shard's numbering in Postgres after Redis failed it, and what it has complained of so far. */
+export interface QueuePatience {
+  /** Whether Redis may be given the shard (a text that names it) again. */
+  due(shard: string): boolean;
+  /** Redis has the shard: from here on good health counts. */
+  succeeded(shard: string): void;
+  /** Redis lost the shard, or could not be opened. */
+  failed(shard: string): void;
+  /** False when the last complaint about the shard was the same: each is logged once. Null: there is none any more. */
+  isNews(shard: string, complaint: string | null): boolean;
+}
+
+const backoffMaxMs = 60_000;
+/** So long on Redis makes up for one failure. */
+const forgivenAfterMs = 60_000;
+const shardsMax = 10_000;
+
+interface Tried {
+  failures: number;
+  dueAt: number;
+  /** Since when it has been on Redis; null: it is not. */
+  wellSince: number | null;
+  complaint: string | null;
+}
+
+/**
+ * A Redis that fails again and again skips a range of numbers each time: after the first failure it is tried again at once,
+ * then after `firstMs` (2.5 s), each time twice as long, a minute at most. Kept in this process: another leader begins anew.
+ */
+export function createQueuePatience(options: {
+  clock: Pick<Clock, 'monotonic'>;
+  firstMs?: number;
+}): QueuePatience {
+  const { clock, firstMs = 2_500 } = options;
+  const tried = new Map<string, Tried>();
+
+  function triedOf(shard: string): Tried {
+    let mine = tried.get(shard);
+    if (!mine) {
+      if (tried.size >= shardsMax) tried.clear();
+      mine = { failures: 0, dueAt: Number.NEGATIVE_INFINITY, wellSince: null, complaint: null };
+      tried.set(shard, mine);
+    }
+    return mine;
+  }
+
+  return {
+    due: (shard) => clock.monotonic() >= triedOf(shard).dueAt,
+    succeeded(shard) {
+      triedOf(shard).wellSince = clock.monotonic();
+    },
+    failed(shard) {
+      const mine = triedOf(shard);
+      const now = clock.monotonic();
+      const forgiven = mine.wellSince === null ? 0 : Math.floor((now - mine.wellSince) / forgivenAfterMs);
+      mine.failures = Math.max(0, mine.failures - forgiven) + 1;
+      mine.wellSince = null;
+      const waitMs = mine.failures === 1 ? 0 : Math.min(backoffMaxMs, firstMs * 2 ** (mine.failures - 2));
+      mine.dueAt = now + waitMs;
+    },
+    isNews(shard, complaint) {
+      const mine = triedOf(shard);
+      const isNew = mine.complaint !== complaint;
+      mine.complaint = complaint;
+      return isNew;
+    },
+  };
+}
