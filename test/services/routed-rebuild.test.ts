@@ -133,23 +133,21 @@ test('D1: what Postgres held and decided is in Redis after a rebuild, under the 
   assert.ok(next.kind === 'granted' && next.hold.grant > mine.hold.grant);
 });
 
-test('D1: a store that knows higher epochs than a restored database is filled at the first try, above them', {
-  skip,
-}, async () => {
-  const { world, holdInRedis, rebuild: run } = await stage();
-  const { epoch } = await world.row();
-  for (const known of [epoch + 5, epoch + 100_000]) {
+for (const ahead of [5, 100_000]) {
+  test(`D1: a store that is ${ahead} epochs ahead of a restored database is filled at the first try, above them`, {
+    skip,
+  }, async () => {
+    const { world, holdInRedis, rebuild: run } = await stage();
+    const known = (await world.row()).epoch + ahead;
     const meta = partitionKeys(partitionTag('test', world.event, 0))[0]!;
     await server!.client().hset(meta, 'epoch', known);
     const outcome = await run(await world.lead());
     assert.ok(outcome.kind === 'rebuilt', JSON.stringify(outcome));
     assert.ok(outcome.epoch > known);
-    const held = await holdInRedis(`above ${known}`, [3]);
-    assert.ok(held.kind === 'granted');
+    assert.equal((await holdInRedis('above', [3])).kind, 'granted');
     assert.ok((await world.degrade()) > outcome.epoch, 'and so is all that comes later');
-    await world.endGrace();
-  }
-});
+  });
+}
 
 for (const step of ['load', 'remember', 'move'] as const) {
   test(`S3 S5 S8: what is held, given back, ordered and taken away before "${step}" is in Redis as in Postgres`, {
