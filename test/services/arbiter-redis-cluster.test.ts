@@ -267,7 +267,7 @@ describe('a slot moves between two primaries of a cluster', { skip: withoutRedis
 
   test('S3 D1: claims go on while a slot moves: each is granted, refused or told to come again, and none is lost', async (t) => {
     const pauseMs = await migrateUnder(t, await openPartition(600), 600);
-    assert.ok(pauseMs < 2_000, `nobody was answered for ${pauseMs} ms`);
+    assert.ok(pauseMs < 8_000, `nobody was answered for ${pauseMs} ms`);
   });
 
   test('S3 D1: likewise with 50,000 seats, all but a few of them held', async (t) => {
