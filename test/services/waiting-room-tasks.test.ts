@@ -8,7 +8,7 @@ import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { createAdmissionTask, type SeatCounts } from '../../src/waiting-room/admission-task.ts';
 import { createLease } from '../../src/waiting-room/lease.ts';
-import { measureLine, measureSessions } from '../../src/waiting-room/measure.ts';
+import { type HoldElsewhere, measureLine, measureSessions } from '../../src/waiting-room/measure.ts';
 import { createPhaseTask } from '../../src/waiting-room/phase-task.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { issued, joined, visitorNamed } from '../contract/waiting-room-cases.ts';
@@ -238,18 +238,14 @@ test('sessions are counted by age, by hold and by payment', async (t) => {
     holds: { count: 3, seats: 6 },
   });
   // v0 has one here too, and the last one no session any more.
-  const elsewhere = [
+  const elsewhere: HoldElsewhere[] = [
     { visitor: visitorNamed('v0'), seats: [8], state: 'live' },
     { visitor: visitorNamed('v1'), seats: [9, 10, 11, 12], state: 'live' },
     { visitor: visitorNamed('v2'), seats: [13, 14], state: 'expired' },
     { visitor: visitorNamed('v6'), seats: [], state: 'tombstone' },
     { visitor: visitorNamed('gone'), seats: [15], state: 'ordered' },
-  ] as const;
-  const both = await measureSessions(
-    db,
-    event,
-    elsewhere.map((each) => ({ ...each, seats: [...each.seats] })),
-  );
+  ];
+  const both = await measureSessions(db, event, elsewhere);
   assert.deepEqual(both.lookers, [0, 0, 0, 0, 1, 1, ...Array(10).fill(0), 1, 1]);
   assert.deepEqual(both.holds, { count: 7, seats: 14 });
   assert.deepEqual(both.settled, { sessions: 4, buyers: 1 });
