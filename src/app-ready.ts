@@ -1,12 +1,15 @@
 import type { HttpDeps } from './http/deps.ts';
 import type { PaymentProvider } from './payments/provider.ts';
 import type { Clock } from './runtime/clock.ts';
+import { defaultRedis } from './runtime/config.ts';
 import type { Db } from './sales/db.ts';
 
 /** Its last word is a second old at most: a probe that asks often costs nothing. */
 const readyFreshMs = 1_000;
 const publishedAgeMaxMs = 10_000;
 const redisPatienceMs = 500;
+/** The leader gives a lost Redis up within two seconds. */
+const othersReachItAfterMs = 5_000;
 
 interface Part {
   ok: boolean;
@@ -22,9 +25,14 @@ export function readiness(parts: {
   clock: Clock;
 }): HttpDeps['ready'] {
   const { db, published, provider, redis, clock } = parts;
+  const awaySince = new Map<string, number>();
   let last: { at: number; read: ReturnType<HttpDeps['ready']> } | null = null;
 
-  async function redisPart(): Promise<Part> {
+  /**
+   * A Redis that is away costs speed, and its partitions go to Postgres. But one that still arbitrates after some seconds is
+   * there for others: then it is this process that cannot sell, and buyers have to be sent elsewhere.
+   */
+  async function redisPart(): Promise<Part & { isOursAlone?: boolean }> {
     const away: string[] = [];
     await Promise.all(
       redis.all.map(async ({ store }) => {
@@ -38,8 +46,34 @@ export function readiness(parts: {
         late.abort();
       }),
     );
+    for (const name of awaySince.keys()) if (!away.includes(name)) awaySince.delete(name);
     if (away.length === 0) return { ok: true };
+    const missed = await db
+      .query<{ store: string }>(
+        'ready_stores',
+        `SELECT DISTINCT coalesce(p.store, $2) AS store FROM event_partitions p JOIN events e USING (event_no)
+         WHERE p.mode = 'redis' AND p.changed_at < clock_timestamp() - $3 * interval '1 ms'
+           AND e.phase IN ('open','paused','sold_out') AND coalesce(p.store, $2) = ANY ($1)`,
+        [away, defaultRedis, othersReachItAfterMs],
+      )
+      .catch(() => []);
+    if (missed.length > 0 && stillAway(missed[0]!.store)) {
+      const names = missed.map(({ store }) => store).join(', ');
+      return {
+        ok: false,
+        isOursAlone: true,
+        reason: `this process cannot reach ${names}, which arbitrates: compare its REDIS_URL and network with the others'`,
+      };
+    }
     return { ok: false, reason: `no answer from ${away.join(', ')}: Postgres carries the sale meanwhile` };
+  }
+
+  /** Since when each was first found away and arbitrating, in a row. */
+  function stillAway(store: string): boolean {
+    const now = clock.monotonic();
+    const since = awaySince.get(store) ?? now;
+    awaySince.set(store, since);
+    return now - since >= othersReachItAfterMs;
   }
 
   const read: HttpDeps['ready'] = async () => {
@@ -54,14 +88,14 @@ export function readiness(parts: {
     const fresh = published.ageMs() < publishedAgeMaxMs;
     const objects: Part = fresh ? { ok: true } : { ok: false, reason: 'the published objects are old' };
     // A provider that is away stops paying, not queueing and holding: buyers are told so when they pay (D3). A Redis that is
-    // away costs speed (D1). Failing here would take the pages away from everybody instead.
+    // away costs speed (D1). Failing here for those would take the pages away from everybody instead.
     return {
-      ok: database.ok && objects.ok,
+      ok: database.ok && objects.ok && !stores.isOursAlone,
       parts: {
         database,
         published: objects,
         payments: paying,
-        ...(redis.all.length > 0 ? { redis: stores } : {}),
+        ...(redis.all.length > 0 ? { redis: { ok: stores.ok, reason: stores.reason } } : {}),
       },
     };
   };

@@ -48,7 +48,9 @@ export function createLossReports(options: {
   function lost(event: EventNo, row: PartitionRow, reason: string, fault?: StoreFault): void {
     const { partition, epoch } = row;
     if (!isDue(keyOf(event, row), reportEveryMs)) return;
-    log.warn({ event, partition, epoch, reason, fault: fault?.message }, 'Redis is lost for this process');
+    if (isDue(`lost/${keyOf(event, row)}`, complainEveryMs)) {
+      log.warn({ event, partition, epoch, reason, fault: fault?.message }, 'Redis is lost for this process');
+    }
     report({ event, partition, epoch, reporter, reason, term: null }).then(
       async ({ kind }) => {
         if (kind === 'degraded' || kind === 'changed')
