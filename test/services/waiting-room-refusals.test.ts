@@ -39,6 +39,8 @@ async function setUp(t: TestContext) {
   let people = 0;
   return {
     event,
+    database,
+    redis,
     process,
     client,
     warnings,
@@ -174,4 +176,23 @@ test('W1: what was handed over is taken back by the ruling term, once, and only 
   assert.ok(after.epoch > turned.epoch);
   assert.deepEqual([after.mode, after.last], ['postgres', before.last]);
   assert.deepEqual(await gaps(), []);
+});
+
+test('D1: a process that sees the same loss again and again says so once', { skip }, async (t) => {
+  const { event, database, redis, process, join, row, warnings } = await setUp(t);
+  await turnToRedis(process, event, 1);
+  assert.equal(await join(), 1);
+  await database.query(`UPDATE queue_counters SET changed_at = now() - interval '1 min'`);
+  await row();
+  await redis.kill();
+  const reportedAt = async () => (await database.query('SELECT reported_at AS at FROM queue_counters'))[0].at;
+  const reports = new Set<number>();
+  while (reports.size < 3) {
+    await join();
+    const at = await reportedAt();
+    if (at !== null) reports.add(Number(at));
+    await systemClock.sleep(50);
+  }
+  assert.equal((await row()).mode, 'redis', 'one witness is none');
+  assert.deepEqual(warnings, ['Redis does not issue numbers']);
 });
