@@ -177,3 +177,28 @@ for (const change of ['move', 'degrade'] as const) {
     await world.audit();
   });
 }
+
+test('D1: six thousand holds that no statistics know of move to Redis within one statement’s time', async () => {
+  const world = await modesWorld(database, db, { ...postgres, seats: 12_000 });
+  const { modes, event } = world;
+  await database.query('ANALYZE');
+  await database.query(
+    `WITH made AS (
+       INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no,
+                          state)
+       SELECT $1, gen_random_uuid(), 0, 'v' || n, 'v' || n, 'r', ARRAY[2 * n, 2 * n + 1], now(), now() + interval '10 min', $2,
+              nextval('grant_numbers'), 'live'
+         FROM generate_series(0, 5999) n RETURNING *)
+     UPDATE seats s SET hold_id = m.hold_id, hold_until = m.deadline, hold_epoch = m.epoch
+       FROM made m, unnest(m.seats) seat WHERE s.event_no = $1 AND s.seat_no = seat`,
+    [event, world.epoch],
+  );
+  const at = { event, partition: 0, term: await world.lead() };
+  const begun = await modes.begin(at);
+  assert.ok(begun.kind === 'begun');
+  // Sessions end a statement after 5 s: reading all seats anew for each hold takes twice as long.
+  assert.equal((await modes.holds(event, 0)).length, 6_000);
+  const moved = await modes.move({ ...at, rebuild: begun.epoch });
+  assert.ok(moved.kind === 'moving');
+  assert.equal(moved.holds.length, 6_000);
+});
