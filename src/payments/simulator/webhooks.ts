@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Faults } from './faults.ts';
@@ -44,6 +45,8 @@ export function createWebhooks(deps: {
   onDelivered(event: EventRow): void;
 }): Webhooks {
   const { clock, faults, log, signal } = deps;
+  // One listener a delivery under way: in a crowd more than Node takes for a leak.
+  setMaxListeners(0, signal);
   let url: string | null = null;
   let kept: EventRow[] = [];
 
