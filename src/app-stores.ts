@@ -23,6 +23,7 @@ import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
 import { decidedPhase } from './sales/projection.ts';
 import type { PartitionMode } from './sales/record.ts';
+import type { LookOutcome } from './waiting-room/numbers.ts';
 import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
 import { createQueueControl } from './waiting-room/queue-control.ts';
 import { createQueueStores, type QueueStores } from './waiting-room/queue-stores.ts';
@@ -180,6 +181,23 @@ export function redisHoldsOf(
       log.warn({ err, event }, 'the holds in Redis could not be read');
       throw err;
     });
+}
+
+/** How far a shard has come in the Redis that issues its numbers; for audits. */
+export type NumbersReader = (
+  event: EventNo,
+  at: { shard: number; store: string | null; epoch: number; runIds: string[] },
+) => Promise<LookOutcome>;
+
+export function numbersReader(redis: RedisStores, prefix: string): NumbersReader {
+  const all = new Map(redis.all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
+  return async (event, { shard, store, epoch, runIds }) => {
+    const found = all.get(store ?? defaultRedis);
+    if (!found)
+      throw new StoreFault('store_unavailable', `no Redis named ${store ?? defaultRedis} is configured`);
+    found.trust(event, shard, runIds);
+    return await found.look({ event, shard, epoch, floor: 0, since: Number.MAX_SAFE_INTEGER });
+  };
 }
 
 /** The waiting room of this process, and, for a leader, the care for the stores that issue its numbers. */

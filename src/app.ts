@@ -9,6 +9,8 @@ import {
   type HoldsReader,
   holdsReader,
   knownRedis,
+  type NumbersReader,
+  numbersReader,
   openArbiters,
   openRedisStores,
   openRoom,
@@ -308,7 +310,7 @@ export async function openArbiter(
   db: Db,
   config: Config,
   runtime: Runtime,
-): Promise<{ arbiter: Arbiter; redisHolds: HoldsReader; close(): Promise<void> }> {
+): Promise<{ arbiter: Arbiter; redisHolds: HoldsReader; numbers: NumbersReader; close(): Promise<void> }> {
   const { clock, log, random } = runtime;
   const known = await ownKeys(db, await knownRedis(config));
   const redis = openRedisStores(known, runtime);
@@ -316,7 +318,12 @@ export async function openArbiter(
   const reporter = `cli/${random.uuid().slice(0, 8)}`;
   const events = createEvents({ db, clock });
   const { arbiter } = openArbiters({ db, events, redis, reporter, clock, log });
-  return { arbiter, redisHolds: holdsReader(redis, known.prefix), close: () => redis.close() };
+  return {
+    arbiter,
+    redisHolds: holdsReader(redis, known.prefix),
+    numbers: numbersReader(redis, known.prefix),
+    close: () => redis.close(),
+  };
 }
 
 export async function migrateTo(databaseUrl: string, onProgress: (line: string) => void): Promise<void> {

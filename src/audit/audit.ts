@@ -4,17 +4,20 @@ import type { StoredHold } from '../inventory/modes.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { findContradictions, type RecordCheck } from '../sales/audit-check.ts';
 import { type AuditFacts, auditableEvents, readFacts, seatNames } from '../sales/audit-facts.ts';
-import { lineChecks } from '../sales/audit-line.ts';
+import { lineChecks, type QueueShard } from '../sales/audit-line.ts';
 import { amountChecks, limitChecks, purchaseChecks } from '../sales/audit-orders.ts';
 import { leaseChecks, ownerChecks, stateChecks } from '../sales/audit-seats.ts';
 import type { Db } from '../sales/db.ts';
 import type { PartitionMode } from '../sales/record.ts';
+import type { LookOutcome } from '../waiting-room/numbers.ts';
 import { compareHeld } from './held.ts';
 import { compareMoney, type MoneySource } from './money.ts';
+import { compareNumbers } from './numbers.ts';
 
 /**
  * Whether an event keeps its promises, as far as its stores can tell at rest: arbiter, record and payment provider are read
- * and compared. Nothing is written. What is merely under way is counted as in transit; only a contradiction is a violation.
+ * and compared. Nothing is written but, in Redis, the mark that a look at its numbers leaves. What is merely under way is
+ * counted as in transit; only a contradiction is a violation.
  */
 export interface AuditSources {
   db: Db;
@@ -22,10 +25,13 @@ export interface AuditSources {
   modes(event: EventNo): Promise<PartitionMode[]>;
   /** The routed arbiter. */
   arbiter: Pick<Arbiter, 'snapshot'>;
-  /** Live holds of a partition that Redis arbitrates; null: there is no way to them from here. */
+  /** Holds and memories of a partition that Redis arbitrates; null: there is no way to them from here. */
   redisHolds: ((event: EventNo, row: PartitionMode) => Promise<StoredHold[]>) | null;
+  /** How far a shard whose numbers come from Redis has come there; null: there is no way to it from here. */
+  numbers: ((event: EventNo, at: NumbersAt) => Promise<LookOutcome>) | null;
   money: MoneySource;
 }
+export type NumbersAt = Pick<QueueShard, 'shard' | 'store' | 'epoch' | 'runIds'>;
 
 export const audited = [
   ...(['S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8'] as const),
@@ -67,12 +73,16 @@ export interface AuditReport {
   atRest: boolean;
   promises: PromiseFinding[];
   violations: number;
+  /** Stores that had to be read and could not be, and why: nothing is proved about what is in them. */
+  unread: string[];
 }
 
 /** What one comparison of two stores found; they cannot be read at one instant. */
 export interface Comparison {
   looked: Looked[];
   violations: Violation[];
+  /** See `AuditReport`. */
+  unread: string[];
 }
 export interface Looked {
   promise: AuditedPromise;
@@ -92,6 +102,8 @@ export const violationsListedMax = 20;
 /** S8: what one store decided reaches the other within this long. Milliseconds. */
 const settleMs = 5_000;
 const lookAgainMs = 1_000;
+/** A store that comes and goes is not waited for longer than that many times `settleMs`. */
+const rewaitsMax = 4;
 
 const recordChecks: readonly RecordCheck[] = [
   ...ownerChecks,
@@ -126,7 +138,10 @@ export async function auditEvent(
     tally.violated(violations, found.total - found.rows.length);
   }
   onProgress(`${event.id}: the arbiter beside the record, ${facts.seats} seats …`);
-  tally.compared(await twice(sources, () => compareHeld(sources, event)));
+  const held = await twice(sources, () => compareHeld(sources, event));
+  tally.compared(held);
+  const numbers = await twice(sources, () => compareNumbers(sources, event));
+  tally.compared(numbers);
   onProgress(`${event.id}: the payment provider beside the record, ${facts.orders} orders …`);
   tally.compared(await twice(sources, () => compareMoney(sources, event)));
   tally.looked({ promise: 'W6', unchecked: 'there is no public log yet' });
@@ -138,6 +153,7 @@ export async function auditEvent(
     atRest: isAtRest(facts),
     promises,
     violations: promises.reduce((sum, { violationCount }) => sum + violationCount, 0),
+    unread: [...held.unread, ...numbers.unread],
   };
 }
 
@@ -153,14 +169,23 @@ export async function waitForRest(sources: AuditSources, event: EventNo, waitMs:
   while (!isAtRest(await readFacts(db, event)) && clock.monotonic() < end) await clock.sleep(250);
 }
 
-/** Looks again while something does not fit: what moves on meanwhile was in transit, what stays is a contradiction. */
+/**
+ * Looks again while something does not fit or does not answer: what moves on meanwhile was in transit, what stays is a
+ * contradiction. What begins to answer has been looked at once only, so the wait begins anew.
+ */
 async function twice({ clock }: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
   let found = await compare();
-  const end = clock.monotonic() + settleMs;
-  while (found.violations.length > 0 && clock.monotonic() < end) {
+  const last = clock.monotonic() + settleMs * rewaitsMax;
+  let end = clock.monotonic() + settleMs;
+  while (found.violations.length + found.unread.length > 0 && clock.monotonic() < Math.min(end, last)) {
     await clock.sleep(lookAgainMs);
-    const before = new Set(found.violations.map(({ promise, key }) => promise + key));
     const again = await compare();
+    if (again.unread.length < found.unread.length) {
+      found = again;
+      end = clock.monotonic() + settleMs;
+      continue;
+    }
+    const before = new Set(found.violations.map(({ promise, key }) => promise + key));
     found = {
       ...again,
       violations: again.violations.filter(({ promise, key }) => before.has(promise + key)),

@@ -1,14 +1,25 @@
 import { holdLimits, type PartitionNo, seatStates } from '../core/hold.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
-import { decidedSeats, type OpenOrderSeats, unpaidSeats } from '../sales/audit-facts.ts';
+import {
+  decidedSeats,
+  type OpenOrderSeats,
+  ordersOfPartition,
+  rememberedOrders,
+  unpaidSeats,
+} from '../sales/audit-facts.ts';
 import type { PartitionMode } from '../sales/record.ts';
 import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+import { judgeOrders, remembrance } from './held-orders.ts';
 
-/** What the arbiter says beside what the record decided (S8), and the holds of partitions that Redis arbitrates (S2 to S7). */
+/**
+ * What the arbiter says beside what the record decided (S8), and the holds of partitions that Redis arbitrates (S2 to S7). A
+ * partition that cannot be read is `unread`, whatever its other findings.
+ */
 export async function compareHeld(sources: AuditSources, event: AuditedEvent): Promise<Comparison> {
   const looked: Looked[] = [];
   const violations: Violation[] = [];
+  const unread: string[] = [];
   const unpaid = await unpaidSeats(sources.db, event.event);
   for (const mode of await sources.modes(event.event)) {
     const { partition } = mode;
@@ -19,6 +30,7 @@ export async function compareHeld(sources: AuditSources, event: AuditedEvent): P
       snapshot = await sources.arbiter.snapshot(event.event, partition);
     } catch (error) {
       const why = `partition ${partition} could not be read: ${(error as Error).message}`;
+      unread.push(why);
       looked.push({ promise: 'S8', unchecked: why });
       if (mode.mode === 'redis') for (const promise of heldPromises) looked.push({ promise, unchecked: why });
       continue;
@@ -31,24 +43,31 @@ export async function compareHeld(sources: AuditSources, event: AuditedEvent): P
       promise: 'S8',
       evidence: `partition ${partition}: ${decided.seats.length} seats in ${store} as the record says, ${held} of them held`,
     });
-    if (mode.mode !== 'redis') continue;
-    const judged = holds && judgeHolds({ mode, holds, snapshot, decided, unpaid, most: event.holdSeatsMax });
-    for (const promise of heldPromises) {
-      looked.push(
-        judged
-          ? {
-              promise,
-              evidence: `partition ${partition} in ${store}: ${judged.live} live holds, ${judged.overridden} overridden by a decision`,
-            }
-          : { promise, unchecked: `partition ${partition}: the holds in Redis cannot be read from here` },
-      );
+    if (mode.mode !== 'redis') {
+      const orders = await rememberedOrders(sources.db, event.event, partition);
+      looked.push(...remembrance({ partition, store, ...orders }));
+      continue;
     }
-    if (judged) violations.push(...judged.violations);
+    const judged = holds && judgeHolds({ mode, holds, snapshot, decided, unpaid, most: event.holdSeatsMax });
+    if (!holds || !judged) {
+      const why = `partition ${partition}: there is no way to the holds in Redis from here`;
+      unread.push(why);
+      for (const promise of heldPromises) looked.push({ promise, unchecked: why });
+      continue;
+    }
+    const evidence = `partition ${partition} in ${store}: ${judged.live} live holds, ${judged.overridden} overridden by a decision`;
+    // Orders are what S5 is about.
+    for (const promise of heldPromises) if (promise !== 'S5') looked.push({ promise, evidence });
+    // After the holds, which were read first: a hold that has become an order meanwhile is looked at again.
+    const orders = await ordersOfPartition(sources.db, event.event, partition);
+    const beside = judgeOrders({ partition, store, holds, orders });
+    looked.push(...beside.looked);
+    violations.push(...judged.violations, ...beside.violations);
   }
-  return { looked, violations };
+  return { looked, violations, unread };
 }
 
-const heldPromises: readonly AuditedPromise[] = ['S2', 'S3', 'S4', 'S6', 'S7'];
+const heldPromises: readonly AuditedPromise[] = ['S2', 'S3', 'S4', 'S5', 'S6', 'S7'];
 const heldCode = seatStates.indexOf('held');
 const foreignCode = 255;
 

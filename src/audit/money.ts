@@ -36,7 +36,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
   const { money, db } = sources;
   if (money.kind === 'none') {
     const unchecked = `the provider's side: ${money.why}`;
-    return { looked: besideProvider.map((promise) => ({ promise, unchecked })), violations: [] };
+    return { looked: besideProvider.map((promise) => ({ promise, unchecked })), violations: [], unread: [] };
   }
   // Before the orders: a payment of an order made meanwhile is not looked for.
   const all = money.kind === 'ledger' ? (await money.read()).filter((seen) => isOf(seen, event)) : [];
@@ -70,6 +70,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
   const unseen = sums.orders - sums.looked;
   return {
     violations,
+    unread: [],
     looked: besideProvider.flatMap((promise) => [
       { promise, evidence },
       ...(unseen > 0

@@ -76,6 +76,7 @@ async function audit(
       modes: (event) => record.modes(event),
       arbiter: stores.arbiter,
       redisHolds: stores.redisHolds,
+      numbers: stores.numbers,
       money: await moneySource(config, { clock, log, random }, lookups),
     };
     const reports: AuditReport[] = [];
@@ -87,8 +88,10 @@ async function audit(
     }
     if (flags.json) print(JSON.stringify({ reports }));
     const broken = reports.reduce((sum, { violations }) => sum + violations, 0);
+    const unread = reports.flatMap((report) => report.unread);
     if (broken > 0) fail(`${broken} contradictions found.`);
-    else if (events.length === 0) say('There is no published event to audit.');
+    if (unread.length > 0) fail(`Not all could be read, so nothing is proved of it: ${unread.join('; ')}.`);
+    if (events.length === 0) say('There is no published event to audit.');
   } finally {
     await stores.close();
     await close();
@@ -198,8 +201,14 @@ export function auditText(report: AuditReport): string {
     `${report.event}: ${report.atRest ? 'at rest' : 'not at rest'} · in transit: ${under.join(', ')}`,
     ...report.promises.flatMap(findingLines),
     '',
-    report.violations === 0 ? 'No contradiction.' : `${report.violations} contradictions.`,
+    ...report.unread.map((why) => `Not read: ${why}.`),
+    conclusion(report),
   ].join('\n');
+}
+
+function conclusion({ violations, unread }: AuditReport): string {
+  if (violations > 0) return `${violations} contradictions.`;
+  return unread.length > 0 ? 'No contradiction in what could be read.' : 'No contradiction.';
 }
 
 function findingLines(finding: PromiseFinding): string[] {

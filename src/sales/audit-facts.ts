@@ -161,6 +161,43 @@ export function unpaidSeats(db: Db, event: EventNo): Promise<OpenOrderSeats[]> {
   );
 }
 
+/** An order of one partition, to be put beside its hold. */
+export interface OrderOfHold {
+  order: string;
+  hold: string;
+  visitor: string;
+  /** Ascending; empty: a mark that the hold was given back before there was an order. */
+  seats: number[];
+  state: string;
+  /** Epoch ms. */
+  createdAt: number;
+}
+
+export function ordersOfPartition(db: Db, event: EventNo, partition: PartitionNo): Promise<OrderOfHold[]> {
+  return db.query<OrderOfHold>(
+    'audit_orders_of_partition',
+    `SELECT order_id AS "order", hold_id AS hold, visitor, seats, state, created_at AS "createdAt"
+     FROM orders WHERE event_no = $1 AND partition = $2`,
+    [event, partition],
+  );
+}
+
+/** How many of a partition's orders Postgres still has the holds of. */
+export async function rememberedOrders(
+  db: Db,
+  event: EventNo,
+  partition: PartitionNo,
+): Promise<{ orders: number; remembered: number }> {
+  const [row] = await db.query<{ orders: number; remembered: number }>(
+    'audit_remembered_orders',
+    `SELECT count(*) AS orders, count(h.hold_id) AS remembered
+     FROM orders o LEFT JOIN holds h ON h.event_no = $1 AND h.hold_id = o.hold_id
+     WHERE o.event_no = $1 AND o.partition = $2 AND o.seats <> '{}'`,
+    [event, partition],
+  );
+  return row ?? { orders: 0, remembered: 0 };
+}
+
 /** Published events: those that have seats to be audited. */
 export function auditableEvents(
   db: Db,

@@ -1,4 +1,6 @@
+import type { EventNo } from '../core/hold.ts';
 import { indexCheck, type RecordCheck } from './audit-check.ts';
+import type { Db } from './db.ts';
 
 /** W1 and W3 inside Postgres: numbers, passes and the frontier. */
 export const lineChecks: readonly RecordCheck[] = [
@@ -78,3 +80,28 @@ export const lineChecks: readonly RecordCheck[] = [
   indexCheck('W3', 'passes', 'event_no, visitor', ''),
   indexCheck('W3', 'passes', 'event_no, shard, number', ''),
 ];
+
+/** Which store issues a shard's numbers, and what the record knows of them. */
+export interface QueueShard {
+  shard: number;
+  mode: 'postgres' | 'redis';
+  epoch: number;
+  store: string | null;
+  runIds: string[];
+  /** Known to be issued. */
+  last: number;
+  /** The highest number that has a pass; 0: none. */
+  passed: number;
+  /** No number at or above it is issued. */
+  ceiling: number;
+}
+
+export function queueShards(db: Db, event: EventNo): Promise<QueueShard[]> {
+  return db.query<QueueShard>(
+    'audit_queue_shards',
+    `SELECT c.shard, c.mode, c.epoch, c.store, c.run_ids AS "runIds", c.last_no AS last, c.ceiling,
+        (SELECT coalesce(max(p.number), 0) FROM passes p WHERE p.event_no = $1 AND p.shard = c.shard) AS passed
+     FROM queue_counters c WHERE c.event_no = $1 ORDER BY c.shard`,
+    [event],
+  );
+}

@@ -86,6 +86,8 @@ test('S2 S3 S4 S6 S7 S8: onsale audit reads the holds of Redis, and finds what w
   for (const { promise, state, evidence } of reports[0]!.promises) {
     assert.equal(state, promise === 'W6' ? 'not_checked' : 'kept', promise);
     if (promise === 'S3') assert.match(evidence.join(), /in Redis: 2 live holds/);
+    if (promise === 'S5') assert.match(evidence.join(), /in Redis: 1 of 1 orders beside the records/);
+    if (promise === 'W1') assert.match(evidence.join(), /shard 0 in Redis: issued to \d+/);
   }
 
   const [, bits, codes, state] = partitionKeys(partitionTag(await redisPrefix(app), app.eventNo, 0)) as [

@@ -35,6 +35,7 @@ async function audit(db: Db, world: AuditedWorld, own: Partial<AuditSources> = {
     modes: (event) => createEvents({ db, clock }).modes(event),
     arbiter: createPostgresArbiter({ db }),
     redisHolds: null,
+    numbers: null,
     money: world.money,
     ...own,
   };

@@ -48,6 +48,7 @@ export async function auditOf(
         modes: (no) => events.modes(no),
         arbiter: arbiter ?? createPostgresArbiter({ db }),
         redisHolds: null,
+        numbers: null,
         money,
       },
       event,
