@@ -9,7 +9,6 @@ import { amountChecks, limitChecks, purchaseChecks } from '../sales/audit-orders
 import { leaseChecks, ownerChecks, stateChecks } from '../sales/audit-seats.ts';
 import type { Db } from '../sales/db.ts';
 import type { PartitionMode } from '../sales/record.ts';
-import type { LookOutcome } from '../waiting-room/numbers.ts';
 import { compareHeld } from './held.ts';
 import { compareMoney, type MoneySource } from './money.ts';
 import { compareNumbers } from './numbers.ts';
@@ -28,10 +27,14 @@ export interface AuditSources {
   /** Holds and memories of a partition that Redis arbitrates; null: there is no way to them from here. */
   redisHolds: ((event: EventNo, row: PartitionMode) => Promise<StoredHold[]>) | null;
   /** How far a shard whose numbers come from Redis has come there; null: there is no way to it from here. */
-  numbers: ((event: EventNo, at: NumbersAt) => Promise<LookOutcome>) | null;
+  numbers: ((event: EventNo, at: NumbersAt) => Promise<NumbersSeen>) | null;
   money: MoneySource;
 }
 export type NumbersAt = Pick<QueueShard, 'shard' | 'store' | 'epoch' | 'runIds'>;
+/** The last number issued and the ceiling below which that Redis stops, or another epoch that it knows. */
+export type NumbersSeen =
+  | { kind: 'looked'; last: number; ceiling: number }
+  | { kind: 'stale'; epoch: number };
 
 export const audited = [
   ...(['S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8'] as const),
