@@ -1230,6 +1230,16 @@ CREATE FUNCTION public.in_queue_gap(p_event integer, p_shard smallint, p_number 
 $$;
 
 --
+-- Name: is_since(xid, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.is_since(p_xmin xid, p_mark bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT p_mark IS NULL OR mod(p_xmin::text::bigint - mod(p_mark, 4294967296) + 4294967296, 4294967296) < 2147483648
+$$;
+
+--
 -- Name: lease_holds(integer, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1629,6 +1639,23 @@ BEGIN
     PERFORM order_note(o.order_id, m.kind || '_voided', o.state, o.state, jsonb_build_object('operation', p_operation));
   END IF;
   RETURN money_result('voided', p_operation, v_seats);
+END $$;
+
+--
+-- Name: next_epoch(bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.next_epoch(p_least bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_epoch bigint := nextval('epochs');
+BEGIN
+  IF v_epoch > p_least THEN RETURN v_epoch; END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('epochs', 0));
+  v_epoch := nextval('epochs');
+  IF v_epoch <= p_least THEN PERFORM setval('epochs', p_least + 1000); END IF;
+  RETURN nextval('epochs');
 END $$;
 
 --
@@ -2130,16 +2157,16 @@ BEGIN
 END $$;
 
 --
--- Name: partition_begin(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
+-- Name: partition_begin(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.partition_begin(p_event integer, p_partition smallint, p_term bigint, OUT refused text, OUT rebuild bigint) RETURNS record
+CREATE FUNCTION public.partition_begin(p_event integer, p_partition smallint, p_term bigint, p_least bigint, OUT refused text, OUT rebuild bigint) RETURNS record
     LANGUAGE plpgsql
     AS $$
 BEGIN
   SELECT l.refused INTO refused FROM partition_lock(p_event, p_partition, p_term, 'postgres') l;
   IF refused IS NOT NULL THEN RETURN; END IF;
-  UPDATE event_partitions e SET rebuild_epoch = nextval('epochs') WHERE e.event_no = p_event AND e.partition = p_partition
+  UPDATE event_partitions e SET rebuild_epoch = next_epoch(p_least) WHERE e.event_no = p_event AND e.partition = p_partition
   RETURNING e.rebuild_epoch INTO rebuild;
 END $$;
 
@@ -2199,11 +2226,12 @@ BEGIN
 END $$;
 
 --
--- Name: partition_holds(integer, smallint); Type: FUNCTION; Schema: public; Owner: -
+-- Name: partition_holds(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint) RETURNS SETOF public.holds
+CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL::bigint) RETURNS SETOF public.holds
     LANGUAGE sql STABLE
+    SET enable_nestloop TO 'off'
     AS $$
   SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
          h.grant_no, h.order_id,
@@ -2215,6 +2243,7 @@ CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint) RE
                 GROUP BY hold_id) s ON s.hold_id = h.hold_id
    WHERE h.event_no = p_event AND h.partition = p_partition
      AND (h.state <> 'live' OR h.epoch = p.epoch) AND NOT hold_is_forgotten(h, clock_timestamp())
+     AND (is_since(h.xmin, p_mark) OR (h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats)))
 $$;
 
 --
@@ -2275,10 +2304,10 @@ BEGIN
 END $$;
 
 --
--- Name: partition_move(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
+-- Name: partition_move(integer, smallint, bigint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, OUT refused text) RETURNS text
+CREATE FUNCTION public.partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, p_mark bigint) RETURNS TABLE(refused text, seats integer[], versions double precision[], states smallint[], holds jsonb, phase text, phase_version integer)
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -2287,9 +2316,17 @@ BEGIN
   SELECT * INTO v FROM partition_lock(p_event, p_partition, p_term, 'postgres');
   refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
                   ELSE v.refused END;
-  IF refused IS NOT NULL THEN RETURN; END IF;
+  IF refused IS NOT NULL THEN RETURN NEXT; RETURN; END IF;
   UPDATE event_partitions e SET mode = 'moving', grace_until = NULL, changed_at = clock_timestamp()
    WHERE e.event_no = p_event AND e.partition = p_partition;
+  SELECT s.seats, s.versions, s.states INTO seats, versions, states FROM partition_seats(p_event, p_partition, p_mark) s;
+  SELECT coalesce(jsonb_agg(jsonb_build_object(
+           'hold', h.hold_id, 'visitor', h.visitor, 'holder', h.holder, 'request', h.request, 'seats', h.seats,
+           'grantedAt', round(extract(epoch FROM h.granted_at) * 1000), 'deadline', round(extract(epoch FROM h.deadline) * 1000),
+           'grant', h.grant_no, 'order', h.order_id, 'state', h.state)), '[]')
+    INTO holds FROM partition_holds(p_event, p_partition, p_mark) h;
+  SELECT e.phase, e.version INTO phase, phase_version FROM events e WHERE e.event_no = p_event;
+  RETURN NEXT;
 END $$;
 
 --
@@ -2342,17 +2379,18 @@ BEGIN
 END $$;
 
 --
--- Name: partition_seats(integer, smallint); Type: FUNCTION; Schema: public; Owner: -
+-- Name: partition_seats(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.partition_seats(p_event integer, p_partition smallint) RETURNS TABLE(seats integer[], versions double precision[], states smallint[])
+CREATE FUNCTION public.partition_seats(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL::bigint) RETURNS TABLE(seats integer[], versions double precision[], states smallint[], mark text)
     LANGUAGE sql STABLE
     AS $$
   SELECT coalesce(array_agg(s.seat_no ORDER BY s.seat_no), '{}'),
          coalesce(array_agg(s.version::double precision ORDER BY s.seat_no), '{}'),
          coalesce(array_agg((CASE s.state WHEN 'available' THEN 0 WHEN 'reserved' THEN 2 WHEN 'sold' THEN 3 ELSE 4 END)::smallint
-                            ORDER BY s.seat_no), '{}')
-    FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition
+                            ORDER BY s.seat_no), '{}'),
+         pg_snapshot_xmin(pg_current_snapshot())::text
+    FROM seats s WHERE s.event_no = p_event AND s.partition = p_partition AND is_since(s.xmin, p_mark)
 $$;
 
 --
@@ -2660,10 +2698,10 @@ BEGIN
 END $$;
 
 --
--- Name: queue_to_redis(integer, smallint, bigint, bigint, text, text[], integer, integer, double precision, integer); Type: FUNCTION; Schema: public; Owner: -
+-- Name: queue_to_redis(integer, smallint, bigint, bigint, text, text[], integer, integer, double precision, integer, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.queue_to_redis(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_store text, p_run_ids text[], p_step integer, p_settle_ms integer, p_redis_ms double precision, p_skew_ms integer, OUT kind text, OUT epoch bigint, OUT last_no bigint, OUT ceiling bigint) RETURNS record
+CREATE FUNCTION public.queue_to_redis(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_store text, p_run_ids text[], p_step integer, p_settle_ms integer, p_redis_ms double precision, p_skew_ms integer, p_above bigint, OUT kind text, OUT epoch bigint, OUT last_no bigint, OUT ceiling bigint) RETURNS record
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -2678,13 +2716,31 @@ BEGIN
     WHEN abs(extract(epoch FROM clock_timestamp()) * 1000 - p_redis_ms) > p_skew_ms THEN 'clock'
     ELSE 'turned' END;
   IF kind <> 'turned' THEN RETURN; END IF;
-  UPDATE queue_counters q SET mode = 'redis', epoch = nextval('epochs'), store = p_store, run_ids = p_run_ids,
+  UPDATE queue_counters q SET mode = 'redis', epoch = next_epoch(p_above), store = p_store, run_ids = p_run_ids,
     ceiling = greatest(q.ceiling, q.last_no + p_step + 1), changed_at = clock_timestamp(), read_ms = p_redis_ms,
     reported_by = NULL, reported_at = NULL, reason = NULL
   WHERE q.event_no = p_event AND q.shard = p_shard
   RETURNING q.epoch, q.last_no, q.ceiling INTO epoch, last_no, ceiling;
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('leader', 'queue_store', p_event,
     jsonb_build_object('shard', p_shard, 'mode', 'redis', 'epoch', epoch, 'term', p_term));
+END $$;
+
+--
+-- Name: queue_withdraw(integer, smallint, bigint, bigint, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.queue_withdraw(p_event integer, p_shard smallint, p_term bigint, p_epoch bigint, p_reason text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  IF NOT lease_holds(p_event, p_term) THEN RETURN 'other_term'; END IF;
+  UPDATE queue_counters q SET mode = 'postgres', epoch = nextval('epochs'), run_ids = '{}', changed_at = clock_timestamp(),
+    reason = p_reason, reported_by = NULL, reported_at = NULL
+  WHERE q.event_no = p_event AND q.shard = p_shard AND q.mode = 'redis' AND q.epoch = p_epoch;
+  IF NOT FOUND THEN RETURN 'already'; END IF;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('leader', 'queue_store', p_event,
+    jsonb_build_object('shard', p_shard, 'mode', 'postgres', 'epoch', p_epoch, 'term', p_term, 'unopened', p_reason));
+  RETURN 'withdrawn';
 END $$;
 
 --
@@ -2877,6 +2933,16 @@ CREATE SEQUENCE public.grant_numbers
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+--
+-- Name: installation; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.installation (
+    id text NOT NULL,
+    only_row boolean DEFAULT true NOT NULL,
+    CONSTRAINT installation_only_row_check CHECK (only_row)
+);
 
 --
 -- Name: layouts; Type: TABLE; Schema: public; Owner: -
@@ -3194,6 +3260,13 @@ ALTER TABLE ONLY public.frontier_moves
 
 ALTER TABLE ONLY public.holds
     ADD CONSTRAINT holds_pkey PRIMARY KEY (hold_id, event_no);
+
+--
+-- Name: installation installation_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.installation
+    ADD CONSTRAINT installation_pkey PRIMARY KEY (only_row);
 
 --
 -- Name: layouts layouts_pkey; Type: CONSTRAINT; Schema: public; Owner: -
