@@ -8,11 +8,11 @@ import { fileURLToPath } from 'node:url';
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 const fileTimeoutMs = 600_000;
 
-/** In this order. Crowds, browsers and killed servers measure time: alone; the rest side by side. */
+/** In this order. Crowds, browsers and killed servers measure time: alone; the rest side by side; services mostly wait. */
 const stages = [
   { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },
   { name: 'contract', concurrency: 2, folders: ['test/contract'] },
-  { name: 'services', concurrency: 2, folders: ['test/services'] },
+  { name: 'services', concurrency: 3, folders: ['test/services'] },
   { name: 'load', concurrency: 1, folders: ['test/load'] },
   { name: 'e2e', concurrency: 1, folders: ['test/e2e'] },
 ];

@@ -176,11 +176,16 @@ export async function waitForRest(sources: AuditSources, event: EventNo, waitMs:
  * Looks again while something does not fit or does not answer: what moves on meanwhile was in transit, what stays is a
  * contradiction. What begins to answer has been looked at once only, so the wait begins anew.
  */
-async function twice({ clock }: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
+async function twice(sources: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
+  const { clock, redisHolds, numbers } = sources;
+  // Without a way to Redis nothing comes of waiting for its answer.
+  const mayAnswer = redisHolds !== null && numbers !== null;
+  const isOpen = ({ violations, unread }: Comparison): boolean =>
+    violations.length > 0 || (mayAnswer && unread.length > 0);
   let found = await compare();
   const last = clock.monotonic() + settleMs * rewaitsMax;
   let end = clock.monotonic() + settleMs;
-  while (found.violations.length + found.unread.length > 0 && clock.monotonic() < Math.min(end, last)) {
+  while (isOpen(found) && clock.monotonic() < Math.min(end, last)) {
     await clock.sleep(lookAgainMs);
     const again = await compare();
     if (again.unread.length < found.unread.length) {
