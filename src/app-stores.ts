@@ -23,7 +23,7 @@ import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
 import { decidedPhase } from './sales/projection.ts';
 import type { PartitionMode } from './sales/record.ts';
-import type { LookOutcome } from './waiting-room/numbers.ts';
+import type { LookOutcome, NumberStore } from './waiting-room/numbers.ts';
 import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
 import { createQueueControl } from './waiting-room/queue-control.ts';
 import { createQueueStores, type QueueStores } from './waiting-room/queue-stores.ts';
@@ -52,7 +52,7 @@ export interface OpenRedis extends WatchedRedis {
 }
 
 export interface RedisStores {
-  /** Of all keys, as configured. */
+  /** Of all keys. */
   prefix: string;
   all: readonly OpenRedis[];
   /** By the name in a partition's row; null: the default one. */
@@ -151,13 +151,13 @@ export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postg
 /** The holds of a partition that Redis arbitrates, as its record names store and runs; for audits. */
 export type HoldsReader = (event: EventNo, row: PartitionMode) => Promise<StoredHold[]>;
 
-export function holdsReader(redis: RedisStores, prefix: string): HoldsReader {
+export function holdsReader(redis: RedisStores): HoldsReader {
   return async (event, { partition, store, runIds }) => {
     const found = redis.named(store);
     if (!found)
       throw new StoreFault('store_unavailable', `no Redis named ${store ?? defaultRedis} is configured`);
     found.trust(event, partition, runIds);
-    return await readRedisHolds(found.store, prefix, { event, partition });
+    return await readRedisHolds(found.store, redis.prefix, { event, partition });
   };
 }
 
@@ -166,7 +166,7 @@ export function redisHoldsOf(
   parts: Pick<ArbiterOptions, 'redis' | 'log'> & { events: Pick<Events, 'modes'> },
 ): (event: EventNo) => Promise<StoredHold[]> {
   const { events, redis, log } = parts;
-  const read = holdsReader(redis, redis.prefix);
+  const read = holdsReader(redis);
   const readAll = async (event: EventNo): Promise<StoredHold[]> => {
     const found: StoredHold[][] = [];
     for (const { partition } of await events.modes(event)) {
@@ -189,8 +189,13 @@ export type NumbersReader = (
   at: { shard: number; store: string | null; epoch: number; runIds: string[] },
 ) => Promise<LookOutcome>;
 
-export function numbersReader(redis: RedisStores, prefix: string): NumbersReader {
-  const all = new Map(redis.all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
+/** By the name of the server. */
+function numbersOf({ all, prefix }: RedisStores): Map<string, NumberStore> {
+  return new Map(all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
+}
+
+export function numbersReader(redis: RedisStores): NumbersReader {
+  const all = numbersOf(redis);
   return async (event, { shard, store, epoch, runIds }) => {
     const found = all.get(store ?? defaultRedis);
     if (!found)
@@ -201,13 +206,13 @@ export function numbersReader(redis: RedisStores, prefix: string): NumbersReader
 }
 
 /** The waiting room of this process, and, for a leader, the care for the stores that issue its numbers. */
-export function openRoom(
-  parts: Pick<ArbiterOptions, 'db' | 'redis' | 'clock' | 'log'> & { prefix: string; owner: string },
-): { room: WaitingRoom & AdmissionControl; queueStores: QueueStores } {
-  const { db, redis, prefix, clock } = parts;
-  const numbers = new Map(redis.all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
+export function openRoom(parts: Pick<ArbiterOptions, 'db' | 'redis' | 'clock' | 'log'> & { owner: string }): {
+  room: WaitingRoom & AdmissionControl;
+  queueStores: QueueStores;
+} {
+  const { db, redis, clock } = parts;
   const control = createQueueControl({ db, clock });
-  const shared = { ...parts, control, numbers };
+  const shared = { ...parts, control, numbers: numbersOf(redis) };
   return {
     room: createRoutedWaitingRoom({ ...shared, postgres: createPostgresWaitingRoom({ db }) }),
     queueStores: createQueueStores(shared),

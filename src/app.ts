@@ -144,7 +144,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   });
   const arbiter = options.replace?.arbiter?.(made.arbiter) ?? made.arbiter;
   const events = announcingEvents(madeEvents, arbiter, log);
-  const { room } = openRoom({ db, redis, prefix: settings.prefix, owner, clock, log });
+  const { room } = openRoom({ db, redis, owner, clock, log });
   const record = createSalesRecord({ db });
   const checkout = createCheckout({
     record,
@@ -166,8 +166,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   }
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);
-    const { prefix } = settings;
-    const line = openRoom({ db: leaderDb, redis, prefix, owner, clock, log });
+    const line = openRoom({ db: leaderDb, redis, owner, clock, log });
     const payment = payments.page;
     const watchDb = pool('watch', poolSizes.watch);
     const own = { db: leaderDb, watchDb, redis, owner, payment, shutdown };
@@ -320,8 +319,8 @@ export async function openArbiter(
   const { arbiter } = openArbiters({ db, events, redis, reporter, clock, log });
   return {
     arbiter,
-    redisHolds: holdsReader(redis, known.prefix),
-    numbers: numbersReader(redis, known.prefix),
+    redisHolds: holdsReader(redis),
+    numbers: numbersReader(redis),
     close: () => redis.close(),
   };
 }

@@ -53,15 +53,16 @@ export function createProjectionTask(options: {
     ]);
     for (const row of rows) {
       const { partition, epoch } = row;
-      const seats = compare || isNew(row) ? await differences(event, partition, epoch) : [];
-      await tell(
-        event,
-        partition,
-        seats,
-        phase,
-        orders.find((each) => each.partition === partition),
-      );
-      told.set(`${event}/${partition}`, `${term}/${epoch}`);
+      try {
+        const seats = compare || isNew(row) ? await differences(event, partition, epoch) : [];
+        const holds = orders.find((each) => each.partition === partition);
+        await tell(event, partition, seats, phase, holds);
+        told.set(`${event}/${partition}`, `${term}/${epoch}`);
+      } catch (error) {
+        // A Redis that is away is the watch's to see, and keeps nobody else's from being told.
+        if (!(error instanceof StoreFault)) throw error;
+        log.debug({ err: error, event, partition }, 'Redis could not be told');
+      }
     }
   }
 
@@ -109,7 +110,7 @@ export function createProjectionTask(options: {
     }
   }
 
-  /** One after the other per event. A Redis that is away is the watch's to see; it is told when it is back. */
+  /** One after the other per event. */
   function next(event: EventNo, term: number, compare: boolean): Promise<void> {
     const before = running.get(event) ?? Promise.resolve();
     const done = before

@@ -13,7 +13,7 @@ import {
   watchModes,
 } from './observers.ts';
 import { judged, type RoundResult } from './results.ts';
-import { ageRestore, checkSales, closeEvent, type House, readHouse } from './sales.ts';
+import { checkSales, closeEvent, type House, readHouse } from './sales.ts';
 import { type Hurting, type ScenarioName, scenarios } from './scenarios.ts';
 import type { GameRedis } from './servers.ts';
 import type { Stack } from './stack.ts';
@@ -74,7 +74,6 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
   try {
     const inRedis = (): boolean => house.partitions.every((each) => watch.now(each)?.mode === 'redis');
     if (!(await watch.until(inRedis, inRedisWithinMs))) throw new Error('the event did not come to Redis');
-    await ageRestore(stack.db, house.eventNo);
     await untilOpen(`${stack.url}/api/events/${event}/status`, clock);
     const other = house.partitions.find((each) => each !== partition);
     for (const each of [partition, ...(other === undefined ? [] : [other])]) {

@@ -48,18 +48,6 @@ export async function readHouse(db: Db, event: string): Promise<House> {
   };
 }
 
-/**
- * As if the event had been in Redis for a minute: right after a move to Redis a loss is not believed for half a minute, and a
- * sale is published longer before its crowd than a round lasts.
- */
-export async function ageRestore(db: Db, eventNo: number): Promise<void> {
-  await db.query(
-    'gameday_age',
-    `UPDATE event_partitions SET restored_at = restored_at - interval '1 minute' WHERE event_no = $1`,
-    [eventNo],
-  );
-}
-
 /** Ended and over: no controller looks after it any more, so that a hundred rounds cost no more than one. */
 export async function closeEvent(db: Db, eventNo: number): Promise<void> {
   await db.query(

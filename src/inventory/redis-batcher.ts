@@ -17,7 +17,7 @@ export interface BatcherOptions<Request, Answer> {
   requestsMax?: number;
 }
 
-/** Measured: 64 a call grant three to four times what single calls do, and more than that gains nothing. */
+/** What a call costs beside its claims is shared (bench `arbiter`); more than this only makes the others wait. */
 const requestsPerCall = 64;
 const weightPerCall = 2_048;
 /** Enough to keep Redis busy; more would only wait there, on the time that a call may take. */

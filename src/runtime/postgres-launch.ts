@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import pg from 'pg';
+import { exitOf } from './child-exit.ts';
 import type { Clock } from './clock.ts';
 import {
   type ClusterFiles,
@@ -146,24 +147,16 @@ async function launchOnce(context: Launch, port: number): Promise<Running> {
   } finally {
     fs.closeSync(output);
   }
-  let gone = false;
-  const exited = new Promise<void>((resolve) => {
-    const done = (): void => {
-      gone = true;
-      resolve();
-    };
-    child.once('exit', done);
-    child.once('error', done);
-  });
+  const { exited, isGone } = exitOf(child);
   child.unref();
   const pid = child.pid;
   if (!pid) throw new PostgresFault('failed', `${binaries.binDir}/postgres could not be run.`);
   const running: Running = { pid, port, adopted: false, exited };
   if (!options.durable) endWithParent(running, user);
   try {
-    await waitUntilReady(context, running, () => gone, logStart);
+    await waitUntilReady(context, running, isGone, logStart);
   } catch (error) {
-    if (!gone) await stopServer(running, options.clock);
+    if (!isGone()) await stopServer(running, options.clock);
     throw error;
   }
   return running;

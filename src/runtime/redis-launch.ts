@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { Redis } from 'ioredis';
+import { exitOf } from './child-exit.ts';
 import type { Clock } from './clock.ts';
 import { isAlive } from './postgres-cluster.ts';
 import { cleanEnvironment } from './postgres-install.ts';
@@ -51,23 +52,15 @@ export async function launchRedis(launch: RedisLaunch): Promise<RedisProcess> {
     env: cleanEnvironment(),
     stdio: 'ignore',
   });
-  let gone = false;
-  const exited = new Promise<void>((resolve) => {
-    const done = (): void => {
-      gone = true;
-      resolve();
-    };
-    child.once('exit', done);
-    child.once('error', done);
-  });
+  const { exited, isGone } = exitOf(child);
   child.unref();
   const { pid } = child;
   if (!pid) throw new RedisServerFault('failed', `${launch.binary} could not be run.`);
   try {
-    const runId = await untilReady(launch, pid, () => gone, log);
+    const runId = await untilReady(launch, pid, isGone, log);
     return { pid, port: launch.port, runId, exited };
   } catch (error) {
-    if (!gone) signal(pid, 'SIGKILL');
+    if (!isGone()) signal(pid, 'SIGKILL');
     throw error;
   }
 }

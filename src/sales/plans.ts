@@ -276,7 +276,7 @@ async function loadNewSeats({ db, arbiter, events }: ReplanDeps, event: EventNo)
   for (const { partition, epoch, mode } of await events.modes(event)) {
     if (mode === 'postgres') continue;
     const seats = await db.query<{ seat: SeatNo; version: number; state: DecidedState }>(
-      'partition_seats',
+      'replan_seats',
       `SELECT seat_no AS seat, version, state FROM seats WHERE event_no = $1 AND partition = $2 ORDER BY seat_no`,
       [event, partition],
     );

@@ -1,30 +1,14 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import os from 'node:os';
-import path from 'node:path';
 import { test } from 'node:test';
 import type { AuditReport } from '../../src/audit/audit.ts';
 import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
+import { onsale as runOnsale } from '../support/onsale.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
 import { redisPrefix } from '../support/redis-app.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
-
 async function onsaleAudit(app: TestApp, flags: string[] = []) {
-  const child = spawn(process.execPath, [path.join(root, 'bin/onsale.mjs'), 'audit', ...flags], {
-    env: { PATH: process.env.PATH, HOME: os.tmpdir(), ...app.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let [out, err] = ['', ''];
-  child.stdout.on('data', (chunk) => {
-    out += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    err += chunk;
-  });
-  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { code, out, err };
+  return await runOnsale(['audit', ...flags], app.env);
 }
 
 function found(out: string): string[] {

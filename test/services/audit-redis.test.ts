@@ -1,32 +1,17 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import os from 'node:os';
-import path from 'node:path';
 import { test } from 'node:test';
 import type { AuditReport } from '../../src/audit/audit.ts';
 import { heldStates } from '../../src/inventory/redis-codes.ts';
 import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { until } from '../support/app.ts';
+import { onsale as runOnsale } from '../support/onsale.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { type RedisApp, redisPrefix, startRedisApp } from '../support/redis-app.ts';
 
 /** Contradictions written into a Redis that arbitrates and issues numbers: `onsale audit` calls each by its name. */
 
-const root = path.resolve(import.meta.dirname, '../..');
-
 async function onsaleAudit(app: RedisApp) {
-  const child = spawn(process.execPath, [path.join(root, 'bin/onsale.mjs'), 'audit', '--json'], {
-    env: { PATH: process.env.PATH, HOME: os.tmpdir(), ...app.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let [out, err] = ['', ''];
-  child.stdout.on('data', (chunk) => {
-    out += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    err += chunk;
-  });
-  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  const { code, out, err } = await runOnsale(['audit', '--json'], app.env);
   const { reports } = JSON.parse(out) as { reports: AuditReport[] };
   const [report] = reports;
   assert.ok(report);

@@ -1,30 +1,17 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 import { signTicketCode, storedTicketKey } from '../../src/fulfilment/ticket-code.ts';
+import { onsale as runOnsale } from '../support/onsale.ts';
 import { testDatabase } from '../support/postgres.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
 let environment: Record<string, string>;
 let dataDir: string;
 
 async function onsale(argv: string[], more: Record<string, string> = {}) {
-  const child = spawn(process.execPath, [path.join(root, 'bin/onsale.mjs'), ...argv], {
-    env: { PATH: process.env.PATH, HOME: os.tmpdir(), ...environment, ...more },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let [out, err] = ['', ''];
-  child.stdout.on('data', (chunk) => {
-    out += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    err += chunk;
-  });
-  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { code, out, err };
+  return await runOnsale(argv, { ...environment, ...more });
 }
 
 describe('the command line', () => {
