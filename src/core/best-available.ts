@@ -44,8 +44,6 @@ const splitRowsMax = 3;
 /** Split groups to choose from, and how many of them one section gives at most. */
 const splitPool = 24;
 const splitSeeds = 4;
-/** More runs than any plan has seats. */
-const runsMax = 2 ** 18;
 const golden = 0.618_033_988_75;
 
 /**
@@ -350,16 +348,14 @@ function nearestRun(house: House, wanted: Wanted, [x, y]: [number, number]): Sea
   const { quantity } = wanted;
   let best: Stretch | null = null;
   let bestScore = Number.POSITIVE_INFINITY;
-  for (const [run, atLeast] of runsByDistance(house, x, y)) {
-    if (atLeast > bestScore) break;
-    if (house.sections[house.runSection[run]!]!.sellAsUnit) continue;
+  for (const [run] of runsByDistance(house, x, y, () => bestScore)) {
     for (const [start, end] of stretchesOf(house, run, wanted, quantity)) {
       const width = between(house, runSeats[start]!, runSeats[end - 1]!);
       const pitch = width / Math.max(1, end - start - 1);
       for (let at = start; at + quantity <= end; at++) {
         const left = runSeats[at]!;
         const right = runSeats[at + quantity - 1]!;
-        const away = Math.hypot(
+        const away = distance(
           (house.x[left]! + house.x[right]!) / 2 - x,
           (house.y[left]! + house.y[right]!) / 2 - y,
         );
@@ -376,39 +372,40 @@ function nearestRun(house: House, wanted: Wanted, [x, y]: [number, number]): Sea
 }
 
 /**
- * Run numbers with the least distance that any of their seats can have to (x, y), ascending. A few dozen of thousands are
- * asked for, so they are not sorted: a heap gives one after the other.
+ * Run numbers with the least distance that any of their seats can have to (x, y). Section by section, the nearest first, and
+ * within one the nearest run first; of a section that is as far away as `enough()` or farther none is given.
  */
-function* runsByDistance(house: House, x: number, y: number): Generator<[run: number, atLeast: number]> {
-  // Distance and number in one float, compared as one.
-  const keys = new Float64Array(house.runSpan.length);
-  for (let run = 0; run < keys.length; run++) {
-    const first = house.runSeats[house.runStart[run]!]!;
-    const dx = house.x[first]! - x;
-    const dy = house.y[first]! - y;
-    // Math.hypot is many times slower, and nothing here overflows.
-    const atLeast = Math.sqrt(dx * dx + dy * dy) - house.runSpan[run]!;
-    keys[run] = Math.floor(Math.max(0, atLeast)) * runsMax + run;
+function* runsByDistance(
+  house: House,
+  x: number,
+  y: number,
+  enough: () => number,
+): Generator<[run: number, atLeast: number]> {
+  const sections: [section: HouseSection, atLeast: number][] = [];
+  for (const section of house.sections) {
+    if (section.runFirst === section.runEnd || section.sellAsUnit) continue;
+    sections.push([section, distance(section.x - x, section.y - y) - section.span]);
   }
-  for (let at = (keys.length >> 1) - 1; at >= 0; at--) sink(keys, at, keys.length);
-  for (let left = keys.length; left > 0; left--) {
-    const key = keys[0]!;
-    yield [key % runsMax, Math.floor(key / runsMax)];
-    keys[0] = keys[left - 1]!;
-    sink(keys, 0, left - 1);
+  sections.sort((a, b) => a[1] - b[1]);
+  for (const [section, farAway] of sections) {
+    if (farAway > enough()) return;
+    const runs: [run: number, atLeast: number][] = [];
+    for (let run = section.runFirst; run < section.runEnd; run++) {
+      const first = house.runSeats[house.runStart[run]!]!;
+      const atLeast = distance(house.x[first]! - x, house.y[first]! - y) - house.runSpan[run]!;
+      if (atLeast <= enough()) runs.push([run, atLeast]);
+    }
+    runs.sort((a, b) => a[1] - b[1]);
+    for (const found of runs) {
+      if (found[1] > enough()) break;
+      yield found;
+    }
   }
 }
 
-/** Moves the key at `at` down until no key below it in the heap of the first `count` is smaller. */
-function sink(keys: Float64Array, at: number, count: number): void {
-  const key = keys[at]!;
-  for (let child = 2 * at + 1; child < count; child = 2 * at + 1) {
-    if (child + 1 < count && keys[child + 1]! < keys[child]!) child++;
-    if (keys[child]! >= key) break;
-    keys[at] = keys[child]!;
-    at = child;
-  }
-  keys[at] = key;
+/** Math.hypot is many times slower, and nothing here overflows. */
+function distance(dx: number, dy: number): number {
+  return Math.sqrt(dx * dx + dy * dy);
 }
 
 /** The seats that a claim has to take as well, because their section is only sold whole. */

@@ -16,6 +16,10 @@ export interface HouseSection {
   /** Its runs are [runFirst, runEnd) of the house's runs. */
   runFirst: number;
   runEnd: number;
+  /** The middle of its rows' seats, and how far from there any of them is at most. */
+  x: number;
+  y: number;
+  span: number;
 }
 
 /**
@@ -102,6 +106,7 @@ export function createHouse(layout: Layout): House {
       seats: section.sellAsUnit ? numbers : [],
       runFirst,
       runEnd: runs.section.length,
+      ...extentOf(house, section.kind === 'ga' ? [] : numbers),
     });
   });
   rate(house, layout, runs, focusOf(layout, firstRows));
@@ -112,6 +117,14 @@ export function createHouse(layout: Layout): House {
     (a, b) => bestOf(house.sections[a]!) - bestOf(house.sections[b]!) || a - b,
   );
   return { ...house, ...ordered, sectionOrder };
+}
+
+function extentOf(house: Placed, seats: readonly SeatNo[]): Pick<HouseSection, 'x' | 'y' | 'span'> {
+  if (seats.length === 0) return { x: 0, y: 0, span: 0 };
+  const [x, y] = centreOf(house, seats);
+  let span = 0;
+  for (const seat of seats) span = Math.max(span, Math.hypot(house.x[seat]! - x, house.y[seat]! - y));
+  return { x, y, span };
 }
 
 type Placed = Pick<House, 'x' | 'y' | 'section' | 'category' | 'quality' | 'reserved'>;

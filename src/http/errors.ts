@@ -268,7 +268,11 @@ export class HttpProblem extends Error {
   readonly options: ProblemOptions;
 
   constructor(code: ProblemCode, options: ProblemOptions = {}) {
+    // An answer to a client, not a fault of ours: nobody reads its stack, and making one costs more than the rest of it.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(options.detail ?? problemCodes[code].advice);
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.options = options;
   }

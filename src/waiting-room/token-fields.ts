@@ -6,20 +6,29 @@ import { assert } from '../core/outcome.ts';
 const fieldMax = 255;
 
 export function fieldsOf(fields: readonly Uint8Array[]): Buffer {
-  const parts: Uint8Array[] = [];
+  let length = 0;
   for (const field of fields) {
     assert(field.length <= fieldMax, 'a field has at most 255 bytes');
-    parts.push(Uint8Array.of(field.length), field);
+    length += 1 + field.length;
   }
-  return Buffer.concat(parts);
+  const body = Buffer.allocUnsafe(length);
+  let at = 0;
+  for (const field of fields) {
+    body[at] = field.length;
+    body.set(field, at + 1);
+    at += 1 + field.length;
+  }
+  return body;
 }
 
 /** A whole number of 0 to 2^53 − 1 in as few bytes as it needs: numbers, and instants in epoch ms. */
 export function wholeNumber(value: number): Uint8Array {
-  assert(Number.isSafeInteger(value) && value >= 0, `${value} is a whole number of 0 or more`);
-  const bytes: number[] = [];
-  for (let rest = value; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
-  return Uint8Array.from(bytes);
+  assert(Number.isSafeInteger(value) && value >= 0, 'a whole number of 0 or more');
+  let length = 0;
+  for (let rest = value; rest > 0; rest = Math.floor(rest / 256)) length += 1;
+  const bytes = new Uint8Array(length);
+  for (let rest = value, at = length - 1; at >= 0; rest = Math.floor(rest / 256)) bytes[at--] = rest % 256;
+  return bytes;
 }
 
 export function createFieldReader(body: Buffer) {

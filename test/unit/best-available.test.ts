@@ -236,6 +236,35 @@ test('after taken the nearest free seats are offered: same category first, no or
   );
 });
 
+test('no free pair side by side is nearer than the one that is offered, whatever is free', () => {
+  const rows = (y: number) =>
+    Array.from({ length: 6 }, (_, i) => row({ seats: 12, y: y + 11 * i, x: (i % 3) * 7 }));
+  const sections = [section('A', 0, rows(0)), section('B', 72, rows(80)), section('C', 144, rows(900))];
+  const house = createHouse(layoutOf(sections));
+  const away = (a: number, b: number, [x, y]: [number, number]) =>
+    Math.hypot((house.x[a]! + house.x[b]!) / 2 - x, (house.y[a]! + house.y[b]!) / 2 - y);
+  const free = fc.uniqueArray(fc.nat(215), { minLength: 0, maxLength: 60 });
+  fc.assert(
+    fc.property(free, fc.nat(214), (seats, wanted) => {
+      const isFree = (seat: number) => seats.includes(seat);
+      const from: [number, number] = [
+        (house.x[wanted]! + house.x[wanted + 1]!) / 2,
+        (house.y[wanted]! + house.y[wanted + 1]!) / 2,
+      ];
+      const pairs = seats.filter((seat) => (seat + 1) % 12 !== 0 && isFree(seat + 1));
+      const found = nearestFree(house, [wanted, wanted + 1], isFree, 2);
+      assert.equal(found === null, pairs.length === 0);
+      if (!found) return;
+      const least = Math.min(...pairs.map((seat) => away(seat, seat + 1, from)));
+      const pitch = Math.abs(house.x[1]! - house.x[0]!);
+      assert.ok(isFree(found[0]!) && found[1] === found[0]! + 1 && isFree(found[1]));
+      // One seat's way may be gone to leave nobody alone.
+      assert.ok(away(found[0]!, found[1]!, from) <= least + pitch + 0.01, `${found} is not the nearest`);
+    }),
+    { numRuns: 300 },
+  );
+});
+
 test('whatever is free, groups are free, whole, side by side and leave no avoidable orphan', () => {
   const plan = fc.array(
     fc.record({ seats: fc.integer({ min: 1, max: 12 }), breakAt: fc.integer({ min: 0, max: 11 }) }),
