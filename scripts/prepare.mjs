@@ -102,11 +102,63 @@ export function hashOf(places, folder = root) {
   return hash.digest('hex');
 }
 
+/** Of each kind: a program that runs may still load a part of its own. */
+const buildsKept = 5;
+
+/**
+ * The folder of the program (or of the tests with it) compiled from the sources as they are; compiled now if it is not there.
+ * Compiled it starts in a third of the time. Null where nothing can be written: the sources are run as they are.
+ */
+export async function ensureCompiled(kind, sources) {
+  const builds = path.join(root, 'dist', kind);
+  const config = `tsconfig.${kind}.json`;
+  const settings = ['tsconfig.json', 'tsconfig.program.json', config, 'package-lock.json'];
+  const built = path.join(builds, hashOf([...sources, ...settings]).slice(0, 16));
+  if (fs.existsSync(built)) return built;
+  const partial = `${built}.${process.pid}`;
+  try {
+    fs.mkdirSync(partial, { recursive: true });
+  } catch (error) {
+    if (['EACCES', 'EPERM', 'EROFS'].includes(error.code)) return null;
+    throw error;
+  }
+  try {
+    const compiler = path.join(root, 'node_modules/typescript/bin/tsc');
+    const code = await run(process.execPath, [compiler, '-p', config, '--outDir', partial]);
+    if (code !== 0) throw new SetupProblem('The program could not be compiled; the messages are above.');
+    for (const folder of sources) {
+      const filter = (file) => !/\.tsx?$/.test(file);
+      fs.cpSync(path.join(root, folder), path.join(partial, folder), { recursive: true, filter });
+    }
+    // Two that compile at once make the same; the later one's is not needed.
+    if (!fs.existsSync(built)) fs.renameSync(partial, built);
+  } catch (error) {
+    if (!fs.existsSync(built)) throw error;
+  } finally {
+    fs.rmSync(partial, { recursive: true, force: true });
+  }
+  removeOldBuilds(builds);
+  return built;
+}
+
+function removeOldBuilds(builds) {
+  const byAge = fs
+    .readdirSync(builds)
+    .filter((name) => !name.includes('.'))
+    .map((name) => ({ folder: path.join(builds, name), made: fs.statSync(path.join(builds, name)).mtimeMs }))
+    .sort((a, b) => b.made - a.made);
+  for (const { folder } of byAge.slice(buildsKept)) fs.rmSync(folder, { recursive: true, force: true });
+}
+
 /** Runs the command line in this very process, so that Ctrl-C and kill concern one process. Answers the exit code. */
 export async function runOnsale(argv) {
-  const { register } = await import('tsx/esm/api');
-  register();
-  const { main } = await import(pathToFileURL(path.join(root, 'src/cli.ts')).href);
+  const program = await ensureCompiled('program', ['src']);
+  if (!program) {
+    const { register } = await import('tsx/esm/api');
+    register();
+  }
+  const entry = program ? path.join(program, 'src/cli.js') : path.join(root, 'src/cli.ts');
+  const { main } = await import(pathToFileURL(entry).href);
   return await main(argv);
 }
 

@@ -1,11 +1,11 @@
-// Runs test files in stages through Node's own test runner and closes with one summary over all of them.
+// run-tests.mjs FOLDER [FILTER…]: runs the test files in FOLDER (the checkout, or what was compiled of it) in stages through
+// Node's own test runner and closes with one summary over all of them.
 import fs from 'node:fs';
 import path from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
-import { fileURLToPath } from 'node:url';
 
-const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
+const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
 /** In this order. Crowds, browsers and killed servers measure time: alone; the rest side by side; services mostly wait. */
@@ -24,7 +24,7 @@ function filesOf(stage, filters) {
     if (!fs.existsSync(full)) return [];
     return fs
       .readdirSync(full)
-      .filter((name) => name.endsWith('.test.ts'))
+      .filter((name) => /\.test\.(ts|js)$/.test(name))
       .map((name) => path.join(full, name));
   });
   const wanted = (file) =>
@@ -59,7 +59,6 @@ async function* allStages(filters) {
   }
 }
 
-const filters = process.argv.slice(2);
 const reporter = new spec();
 reporter.pipe(process.stdout);
 const finished = new Promise((resolve) => {

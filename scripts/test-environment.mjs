@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ensurePages, root, run, runTelling, SetupProblem, say } from './prepare.mjs';
+import { ensureCompiled, ensurePages, root, run, runTelling, SetupProblem, say } from './prepare.mjs';
 
 const inCi = process.env.CI === 'true';
 const chromiumNames = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
@@ -31,7 +31,9 @@ export async function runAllTests(filters) {
   return await withPostgres(async (url) => {
     env.ONSALE_TEST_POSTGRES = url;
     const program = path.join(root, 'scripts/run-tests.mjs');
-    return await run(process.execPath, ['--import', 'tsx', program, ...filters], env, 1);
+    const compiled = await ensureCompiled('tests', ['src', 'test', 'web']);
+    const how = compiled ? [program, compiled] : ['--import', 'tsx', program, root];
+    return await run(process.execPath, [...how, ...filters], env, 1);
   });
 }
 

@@ -32,6 +32,7 @@ import type { Config } from './runtime/config.ts';
 import { freeHttpPort } from './runtime/http-port.ts';
 import type { Logger } from './runtime/log.ts';
 import { startPostgres } from './runtime/postgres-server.ts';
+import { projectDir } from './runtime/project-dir.ts';
 import type { Random } from './runtime/random.ts';
 import { createShutdown, type Shutdown } from './runtime/shutdown.ts';
 import { storedSecret } from './runtime/stored-secret.ts';
@@ -200,7 +201,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     publicUrl: () => url,
     trustProxy:
       typeof config.http.trustProxy === 'object' ? [...config.http.trustProxy] : config.http.trustProxy,
-    webDir: path.resolve(import.meta.dirname, '../dist/web'),
+    webDir: path.join(projectDir, 'dist/web'),
     paymentOrigins: payments.origins,
     credentials,
     events,

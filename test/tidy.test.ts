@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import test, { describe } from 'node:test';
+import { projectDir } from '../src/runtime/project-dir.ts';
 import {
   clockRule,
   exitRule,
@@ -19,19 +20,20 @@ import {
   skipRule,
 } from './support/tidy-rules.ts';
 
-const root = path.resolve(import.meta.dirname, '..');
 const notOurs = new Set(['node_modules', 'dist', '.data', '.git']);
 const isText =
   /\.(ts|tsx|mjs|js|json|md|sql|lua|css|html|sh|yml|yaml|conf|service|svg|csv)$|^\.ci\/run$|^LICENSE$/;
 
 /** Every text of the tree; others (pictures) with an empty one, as links may lead to them. */
 function readTree(folder = ''): SourceFile[] {
-  return fs.readdirSync(path.join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+  return fs.readdirSync(path.join(projectDir, folder), { withFileTypes: true }).flatMap((entry) => {
     if (notOurs.has(entry.name)) return [];
     const name = path.posix.join(folder, entry.name);
     if (entry.isDirectory()) return readTree(name);
     if (!entry.isFile()) return [];
-    return [{ path: name, text: isText.test(name) ? fs.readFileSync(path.join(root, name), 'utf8') : '' }];
+    return [
+      { path: name, text: isText.test(name) ? fs.readFileSync(path.join(projectDir, name), 'utf8') : '' },
+    ];
   });
 }
 

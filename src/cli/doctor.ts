@@ -4,6 +4,7 @@ import path from 'node:path';
 import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
+import { projectDir } from '../runtime/project-dir.ts';
 import { reachDatabase } from './database.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
@@ -21,7 +22,7 @@ const freeBytesMin = 512 * 1024 * 1024;
 const freeBytesWarn = 5 * 1024 * 1024 * 1024;
 const skewMsMax = 500;
 const postgresMin = 140_000;
-const migrationsDir = path.resolve(import.meta.dirname, '../../migrations');
+const migrationsDir = path.join(projectDir, 'migrations');
 
 /** Everything that selling stands on, each with what is wrong and what to do. */
 export async function examine(config: Config, runtime: Runtime): Promise<Finding[]> {

@@ -9,6 +9,7 @@ import { isScenario, type ScenarioName, scenarioNames, scenarios } from '../game
 import { type Stack, startStack } from '../gameday/stack.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
+import { projectDir } from '../runtime/project-dir.ts';
 import { findOrInstallRedis } from '../runtime/redis-install.ts';
 import { createShutdown, type Shutdown } from '../runtime/shutdown.ts';
 import type { Db } from '../sales/db.ts';
@@ -181,7 +182,7 @@ async function playRound(game: Game, stack: Stack, round: number): Promise<Round
 }
 
 function keptRounds(file: string | undefined, fail: (sentence: string) => void): RoundsFile | null {
-  const source = path.resolve(import.meta.dirname, '..');
+  const source = path.join(projectDir, 'src');
   try {
     return openRounds(file ?? null, () => programTree(source));
   } catch (error) {

@@ -6,6 +6,7 @@ import path from 'node:path';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { runningPostgres } from '../runtime/postgres-server.ts';
+import { projectDir } from '../runtime/project-dir.ts';
 import { freePort } from '../runtime/redis-launch.ts';
 import { createDb, type Db } from '../sales/db.ts';
 import { type GameRedis, startGameRedis } from './servers.ts';
@@ -37,7 +38,6 @@ export interface StackOptions {
   keep: boolean;
 }
 
-const root = path.resolve(import.meta.dirname, '../..');
 const readyWithinMs = 90_000;
 const stopWithinMs = 20_000;
 const logTail = 3_000;
@@ -120,7 +120,7 @@ interface Served {
 /** All that it says goes to `logFile`; the end of it, without what a round is about, can be asked for. */
 async function serve(url: string, env: NodeJS.ProcessEnv, clock: Clock, logFile: string): Promise<Served> {
   const child = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo'], {
-    cwd: root,
+    cwd: projectDir,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
     // Ctrl-C goes to us alone; we end it in order.
@@ -169,7 +169,7 @@ async function runCommand(
   env: NodeJS.ProcessEnv,
 ): Promise<{ code: number | null; stdout: string; stderr: string }> {
   const child = spawn(process.execPath, ['bin/onsale.mjs', ...args], {
-    cwd: root,
+    cwd: projectDir,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -13,6 +13,7 @@ import {
   wholeNumber,
 } from './config-values.ts';
 import { fallbackDataDir } from './postgres-install.ts';
+import { projectDir } from './project-dir.ts';
 
 export { defaultRedis };
 
@@ -217,7 +218,6 @@ const otherVariables = new Set([
   'ONSALE_TEST_CHROMIUM',
   'ONSALE_TEST_REDIS',
 ]);
-const checkout = path.resolve(import.meta.dirname, '../..');
 
 /** All problems together, so that a person mends them in one go. Empty values count as not set. */
 export function readConfig(env: Record<string, string | undefined>): ConfigOutcome {
@@ -236,7 +236,7 @@ export function readConfig(env: Record<string, string | undefined>): ConfigOutco
 }
 
 function assemble(values: Values): Config {
-  const dataDir = values.ONSALE_DATA_DIR ?? path.join(checkout, '.data');
+  const dataDir = values.ONSALE_DATA_DIR ?? path.join(projectDir, '.data');
   const config = {
     http: {
       host: values.HOST ?? '127.0.0.1',

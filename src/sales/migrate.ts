@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import pg from 'pg';
+import { projectDir } from '../runtime/project-dir.ts';
 
-const migrationsDir = fileURLToPath(new URL('../../migrations/', import.meta.url));
+const migrationsDir = join(projectDir, 'migrations');
 /** Any fixed number: two processes that migrate at once take turns. */
 const migrationLock = 7_346_502;
 

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
-const inventory = path.resolve(import.meta.dirname, '../../src/inventory');
+const inventory = path.join(projectDir, 'src/inventory');
 
 test('every arbiter adapter is held to the contract suite', () => {
   const adapters = fs
@@ -17,7 +18,7 @@ test('every arbiter adapter is held to the contract suite', () => {
     assert.ok(adapters.includes(known), `${known} among ${adapters}`);
   }
   for (const adapter of adapters) {
-    const file = path.join(import.meta.dirname, `arbiter-${adapter}.test.ts`);
+    const file = path.join(projectDir, 'test/contract', `arbiter-${adapter}.test.ts`);
     assert.ok(fs.existsSync(file), `${adapter} has ${path.basename(file)}`);
     assert.match(fs.readFileSync(file, 'utf8'), new RegExp(`^arbiterSuite\\('${adapter}'`, 'm'));
   }

@@ -7,8 +7,8 @@ import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { isAlive, readPostmaster } from '../../src/runtime/postgres-cluster.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
 /** The first start makes a stadium of 50,000 seats, and CI's machine may be busy with other tests. */
 const limit = { timeout: 300_000 };
 /** A wish of a person is 5 s; a test on a shared machine only tells a start from a rebuild. */
@@ -25,7 +25,7 @@ interface Started {
 async function start(t: TestContext, dataDir: string): Promise<Started> {
   const before = systemClock.monotonic();
   const child = spawn(process.execPath, ['scripts/start.mjs'], {
-    cwd: root,
+    cwd: projectDir,
     env: { ...process.env, ONSALE_DATA_DIR: dataDir, PORT: '0', ONSALE_LOG_LEVEL: 'warn' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -6,9 +6,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import type { RoundResult } from '../../src/gameday/results.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 import { withoutRedis } from '../support/redis.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
 const buyers = 60;
 /** The others are in `onsale gameday`, and one by one in test/services/degrade-losses.test.ts. */
 const scenarios = ['freeze'];
@@ -30,7 +30,7 @@ test('D1: Redis frozen under a crowd: no double sale, no lost sale, holds come b
     '1000',
   ];
   const child = spawn(process.execPath, ['bin/onsale.mjs', 'gameday', ...args, '--quick', '--json', file], {
-    cwd: root,
+    cwd: projectDir,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';

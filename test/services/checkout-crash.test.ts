@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import test, { after, before } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { programArguments } from '../support/program.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import { auditEvent, passDeadline, stageEvent, till } from '../support/stage.ts';
 
-const program = fileURLToPath(new URL('../support/dying-buyer.ts', import.meta.url));
 let database: TestDatabase;
 let simulator: TestSimulator;
 before(async () => {
@@ -34,9 +33,13 @@ async function buyUntil(
     at,
     lost,
   };
-  const child = spawn(process.execPath, ['--import', 'tsx', program, JSON.stringify(orders)], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...programArguments('test/support/dying-buyer.ts'), JSON.stringify(orders)],
+    {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    },
+  );
   const [, signal] = (await once(child, 'exit')) as [number | null, string | null];
   assert.equal(signal, 'SIGKILL', `${at} was not reached`);
 }

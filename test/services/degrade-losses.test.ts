@@ -11,6 +11,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { testScope, until } from '../support/app.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
 import { type Answer, createTestBuyer, type TestBuyer } from '../support/buyer.ts';
+import { programArguments } from '../support/program.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { type RedisApp, startRedisApp } from '../support/redis-app.ts';
 import { serverProcess } from '../support/server-process.ts';
@@ -420,10 +421,13 @@ function staleBuyer(app: RedisApp, redis: { name: string; url: string }, partiti
     partition,
     seats: [seat],
   };
-  const script = path.resolve(import.meta.dirname, '../support/stale-buyer.ts');
-  const child = spawn(process.execPath, ['--import', 'tsx', script, JSON.stringify(orders)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...programArguments('test/support/stale-buyer.ts'), JSON.stringify(orders)],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return {
     kill: (signal: NodeJS.Signals) => child.kill(signal),

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import path from 'node:path';
 import readline from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { programArguments } from '../support/program.ts';
 
 interface Said {
   name: string;
@@ -27,14 +27,7 @@ const startMaxMs = 60_000;
 function startProcess(t: TestContext, database: TestDatabase, name: string, event: number): Controlled {
   const child = spawn(
     process.execPath,
-    [
-      '--import',
-      'tsx',
-      path.join(import.meta.dirname, 'leadership-process.ts'),
-      database.url,
-      name,
-      String(event),
-    ],
+    [...programArguments('test/services/leadership-process.ts'), database.url, name, String(event)],
     { stdio: ['pipe', 'pipe', 'inherit'] },
   );
   const said: Said[] = [];

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { appendFile, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { programArguments } from '../support/program.ts';
 import { openPayment, startTestSimulator, type TestSimulator, untilKnown } from '../support/simulator.ts';
 
 let sim: TestSimulator;
@@ -132,11 +132,14 @@ test('no card number is in the ledger file or in any answer', async () => {
 });
 
 test('the simulator ends when its standard input closes, so it never outlives its parent', async () => {
-  const main = fileURLToPath(new URL('../../src/payments/simulator/main.ts', import.meta.url));
   const directory = join(sim.dataDir, 'second');
-  const child = spawn(process.execPath, ['--import', 'tsx', main, '--data-dir', directory], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...programArguments('src/payments/simulator/main.ts'), '--data-dir', directory],
+    {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
   const [line] = await once(child.stdout, 'data');
   const ready = JSON.parse(String(line));
   assert.deepEqual([ready.ready, typeof ready.port], [true, 'number']);

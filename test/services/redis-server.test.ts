@@ -9,6 +9,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { isAlive } from '../../src/runtime/postgres-cluster.ts';
 import { runningRedis, startRedis } from '../../src/runtime/redis-server.ts';
+import { programArguments } from '../support/program.ts';
 import { withoutRedis } from '../support/redis.ts';
 
 const shared = { clock: systemClock, log: silentLogger };
@@ -99,8 +100,7 @@ test('a server left behind by a killed process is adopted; one that does not ans
 
 /** Its server is running, and nobody is left to stop it. */
 async function startInKilledProcess(dataDir: string): Promise<{ pid: number; port: number }> {
-  const parent = path.resolve(import.meta.dirname, '../support/redis-parent.ts');
-  const child = spawn(process.execPath, ['--import', 'tsx', parent, dataDir], {
+  const child = spawn(process.execPath, [...programArguments('test/support/redis-parent.ts'), dataDir], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exited = new Promise((resolve) => child.once('exit', resolve));

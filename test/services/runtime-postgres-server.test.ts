@@ -17,9 +17,9 @@ import {
   runningPostgres,
   startPostgres,
 } from '../../src/runtime/postgres-server.ts';
+import { programArguments } from '../support/program.ts';
 
 const isRoot = process.getuid?.() === 0;
-const parentProgram = path.resolve(import.meta.dirname, '../support/postgres-parent.ts');
 const binDir = process.env.ONSALE_TEST_POSTGRES_BIN || undefined;
 
 function scratch(t: TestContext, under = os.tmpdir()): string {
@@ -89,9 +89,13 @@ interface Parent {
 }
 
 async function startParent(t: TestContext, dataDir: string, ...more: string[]): Promise<Parent> {
-  const child = spawn(process.execPath, ['--import', 'tsx', parentProgram, dataDir, ...more], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...programArguments('test/support/postgres-parent.ts'), dataDir, ...more],
+    {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
   t.after(() => void child.kill('SIGKILL'));
   const died = once(child, 'exit').then(([code]) => {
     throw new Error(`the parent ended with ${code} before its server was up`);

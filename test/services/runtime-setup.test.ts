@@ -5,9 +5,10 @@ import os from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
 /** The set-up scripts are plain JavaScript, as they run before anything is installed. */
-const scripts = path.resolve(import.meta.dirname, '../../scripts');
+const scripts = path.join(projectDir, 'scripts');
 const load = (name: string) => import(pathToFileURL(path.join(scripts, name)).href);
 
 const onThisMachine = { os: [process.platform], cpu: [process.arch] };

@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import os from 'node:os';
 import path from 'node:path';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
-const program = path.resolve(import.meta.dirname, '../../bin/onsale.mjs');
+const program = path.join(projectDir, 'bin/onsale.mjs');
 
 /** Runs one command line of ours with nothing of our own environment but what is given; answers what it said and its exit code. */
 export async function onsale(

@@ -7,6 +7,7 @@ import pg from 'pg';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { startPostgres } from '../../src/runtime/postgres-server.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
 /**
  * Real databases for tests, one an ask. With ONSALE_TEST_POSTGRES (postgres://user:password@host:port, made by
@@ -24,7 +25,6 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-const root = path.resolve(import.meta.dirname, '../..');
 const open = new Set<TestDatabase>();
 let server: Promise<{ url: string; stop(): Promise<void> }> | undefined;
 let count = 0;
@@ -140,10 +140,10 @@ async function migratedTemplate(admin: string): Promise<string> {
 
 function migrationsHash(): string {
   const hash = createHash('sha256');
-  const folder = path.join(root, 'migrations');
+  const folder = path.join(projectDir, 'migrations');
   for (const file of fs.readdirSync(folder).sort())
     hash.update(file).update(fs.readFileSync(path.join(folder, file)));
-  hash.update(fs.readFileSync(path.join(root, 'src/sales/migrate.ts')));
+  hash.update(fs.readFileSync(path.join(projectDir, 'src/sales/migrate.ts')));
   return hash.digest('hex').slice(0, 16);
 }
 

@@ -1,10 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
-import path from 'node:path';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
 const readyWithinMs = 60_000;
 
 /** The server as the process that it is, on one port for its whole life of kills and restarts. */
@@ -29,7 +28,7 @@ export async function serverProcess(
 
   async function start(): Promise<void> {
     const started = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo', ...args], {
-      cwd: root,
+      cwd: projectDir,
       env: { ...process.env, ...env, PORT: String(port), ONSALE_LOG_LEVEL: 'warn' },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

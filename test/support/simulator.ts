@@ -4,15 +4,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import type { FaultKind, FaultMatch, FaultSwitch } from '../../src/payments/simulator/faults.ts';
 import type { Ledger } from '../../src/payments/simulator/ledger.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-
-const MAIN = fileURLToPath(new URL('../../src/payments/simulator/main.ts', import.meta.url));
+import { programArguments } from './program.ts';
 
 export interface TestSimulator {
   readonly url: string;
@@ -117,7 +115,13 @@ async function launch(
   port: number,
   options: { webhookUrl?: string; webhookEvents?: string },
 ): Promise<{ child: ChildProcess; port: number; url: string }> {
-  const args = ['--import', 'tsx', MAIN, '--data-dir', dataDir, '--port', String(port)];
+  const args = [
+    ...programArguments('src/payments/simulator/main.ts'),
+    '--data-dir',
+    dataDir,
+    '--port',
+    String(port),
+  ];
   if (options.webhookUrl) args.push('--webhook-url', options.webhookUrl);
   if (options.webhookEvents) args.push('--webhook-events', options.webhookEvents);
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });

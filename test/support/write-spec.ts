@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 import { titlesOf } from './tidy-rules.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
-const specPath = path.join(root, 'docs/SPEC.md');
+const specPath = path.join(projectDir, 'docs/SPEC.md');
 
 /** docs/SPEC.md with the list of tests under each promise as the test files have them now. */
 export function specWithTests(): { before: string; now: string } {
@@ -21,12 +21,12 @@ export function specWithTests(): { before: string; now: string } {
 }
 
 function testTitles(): { file: string; title: string }[] {
-  const files = readdirSync(path.join(root, 'test'), { recursive: true, encoding: 'utf8' })
+  const files = readdirSync(path.join(projectDir, 'test'), { recursive: true, encoding: 'utf8' })
     .map((name) => `test/${name}`)
     .filter((name) => name.endsWith('.ts') && !name.startsWith('test/support/'))
     .sort();
   return files.flatMap((file) =>
-    titlesOf(readFileSync(path.join(root, file), 'utf8'))
+    titlesOf(readFileSync(path.join(projectDir, file), 'utf8'))
       .map((title) => ({ file, title: title.replace(/\s+/g, ' ').replaceAll('`', "'") }))
       // Titles with a computed part stand in a suite whose own name says enough.
       .filter(({ title }) => !title.includes('${')),

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { type Config, configReference, readConfig } from '../../src/runtime/config.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
 const stripe = {
   STRIPE_SECRET_KEY: 'sk_test_1',
@@ -154,7 +155,7 @@ test('the configuration cannot be changed after it was read', () => {
 });
 
 test('the reference page is made from this table', () => {
-  const file = path.resolve(import.meta.dirname, '../../docs/reference/configuration.md');
+  const file = path.join(projectDir, 'docs/reference/configuration.md');
   assert.equal(
     readFileSync(file, 'utf8'),
     configReference(),

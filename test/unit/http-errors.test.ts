@@ -5,10 +5,11 @@ import { test } from 'node:test';
 import { phases } from '../../src/core/phase.ts';
 import { answerOf, errorsReference, problem, problemCodes, problemDocument } from '../../src/http/errors.ts';
 import { problemOfHold, problemOfPhase } from '../../src/http/outcomes.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 
 test('docs/reference/errors.md lists each code as the table has it', () => {
-  const file = path.resolve(import.meta.dirname, '../../docs/reference/errors.md');
+  const file = path.join(projectDir, 'docs/reference/errors.md');
   assert.equal(
     fs.readFileSync(file, 'utf8'),
     errorsReference(),

@@ -7,9 +7,10 @@ import type { SeatingPlan } from '../../src/core/seat-map.ts';
 import { exportPretix } from '../../src/plans/export-pretix.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { type ImportOptions, importPlan } from '../../src/plans/import-plan.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 import { arbitraryPlan } from '../support/plans.ts';
 
-const examples = path.resolve(import.meta.dirname, '../../examples/plans');
+const examples = path.join(projectDir, 'examples/plans');
 
 function importedFrom(bytes: Uint8Array, options: ImportOptions = {}): SeatingPlan {
   const outcome = importPlan(bytes, options);

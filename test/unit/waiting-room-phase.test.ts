@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { allows, type Phase, phases, phaseTransitions } from '../../src/core/phase.ts';
+import { projectDir } from '../../src/runtime/project-dir.ts';
 
 test('every phase can be reached from a draft, and none but the cancelled one is a dead end', () => {
   const reached = new Set<Phase>(['draft']);
@@ -20,7 +21,7 @@ test('every phase can be reached from a draft, and none but the cancelled one is
 });
 
 test('what the leader may do is in the table of transitions', () => {
-  const sql = readFileSync(path.join(import.meta.dirname, '../../migrations/0003_waiting_room.sql'), 'utf8');
+  const sql = readFileSync(path.join(projectDir, 'migrations/0003_waiting_room.sql'), 'utf8');
   const cases = [...sql.matchAll(/WHEN p_expected (?:= '(\w+)'|IN \(([^)]+)\)) AND p_next = '(\w+)'/g)];
   const changes = cases.flatMap(([, one, several, next]) =>
     (one ? [one] : several!.replaceAll("'", '').split(',')).map(

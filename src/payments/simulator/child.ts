@@ -112,10 +112,13 @@ async function launch(options: SimulatorChildOptions, port: number): Promise<Run
     'publishable-key': options.publishableKey,
     'webhook-secret': options.webhookSecret,
   };
-  const main = path.join(import.meta.dirname, 'main.ts');
+  // Compiled, or as it is written.
+  const language = path.extname(import.meta.filename);
+  const loader = language === '.ts' ? ['--import', import.meta.resolve('tsx')] : [];
+  const main = path.join(import.meta.dirname, `main${language}`);
   const flags = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
   // Detached: Ctrl-C in a terminal signals the whole group, and payments under way are still to be finished.
-  const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), main, ...flags], {
+  const child = spawn(process.execPath, [...loader, main, ...flags], {
     stdio: ['pipe', 'pipe', 'inherit'],
     detached: true,
   });

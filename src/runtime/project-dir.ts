@@ -1,0 +1,12 @@
+import fs from 'node:fs';
+import path from 'node:path';
+
+/** The folder that everything of ours lies in: migrations, pages, sources. The compiled program lies deeper than the sources. */
+export const projectDir = folderOf(import.meta.dirname);
+
+function folderOf(start: string): string {
+  for (let folder = start; ; folder = path.dirname(folder)) {
+    if (fs.existsSync(path.join(folder, 'package.json'))) return folder;
+    if (folder === path.dirname(folder)) throw new Error(`no package.json above ${start}`);
+  }
+}
