@@ -30,7 +30,8 @@ async function dump(): Promise<string> {
     await migrate(url);
     const { stdout } = await promisify(execFile)(
       path.join(binDir, 'pg_dump'),
-      ['--schema-only', '--no-owner', '--no-privileges', url],
+      // The job queue's schema is its package's.
+      ['--schema-only', '--no-owner', '--no-privileges', '--exclude-schema=graphile_worker', url],
       { maxBuffer: 16 * 1024 * 1024 },
     );
     return tidy(stdout);

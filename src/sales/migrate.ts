@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Logger, runMigrations } from 'graphile-worker';
 import pg from 'pg';
 import { projectDir } from '../runtime/project-dir.ts';
 
@@ -22,7 +23,10 @@ interface Migration {
   hash: string;
 }
 
-/** Brings the database at `url` to this program's schema. Forward only; each file in a transaction of its own. */
+/**
+ * Brings the database at `url` to this program's schema, the job queue's (graphile_worker) first. Forward only; each file in
+ * a transaction of its own.
+ */
 export async function migrate(
   url: string,
   onProgress: (file: string) => void = () => {},
@@ -41,6 +45,8 @@ export async function migrate(
     const databaseVersion = rows.at(-1)?.version ?? 0;
     if (databaseVersion > programVersion) return { kind: 'newer', databaseVersion, programVersion };
     const ran = new Map(rows.map((row) => [row.version, row]));
+    // The job queue's own, known by its own ledger: ours call its functions.
+    await migrateJobQueue(url);
     const applied: string[] = [];
     for (const migration of migrations) {
       const before = ran.get(migration.version);
@@ -70,6 +76,20 @@ async function apply(client: pg.Client, migration: Migration): Promise<void> {
   } catch (error) {
     await client.query('ROLLBACK');
     throw new Error(`migration ${migration.file} failed: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Nothing to tell: what fails throws. */
+const quiet = new Logger(() => () => {});
+
+async function migrateJobQueue(url: string): Promise<void> {
+  const pool = new pg.Pool({ connectionString: url, max: 1, application_name: 'onsale migrate' });
+  pool.on('error', () => {});
+  pool.on('connect', (client) => client.on('error', () => {}));
+  try {
+    await runMigrations({ pgPool: pool, logger: quiet });
+  } finally {
+    await pool.end();
   }
 }
 
