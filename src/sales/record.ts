@@ -35,6 +35,8 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
+  /** For who lets holds end unpaid again and again; absent or null: none. */
+  cooldown?: CooldownRule | null;
   /**
    * Counters that number the line, 1 to 16; absent: 1, strict order of arrival. More only where one counter cannot serve
    * the arrivals: order across them is kept to within about a second.
@@ -45,6 +47,15 @@ export interface EventSettings {
   orderFee: number;
   /** Fixed at publishing; absent: one partition. */
   partitions?: PartitionSetting[];
+}
+
+/** From the `afterUnpaid`-th unpaid hold in a row on, each brings a cooldown of twice the length before. Milliseconds. */
+export interface CooldownRule {
+  afterUnpaid: number;
+  firstMs: number;
+  maxMs: number;
+  /** After so long without another one they are forgotten. */
+  forgetMs: number;
 }
 
 export const eventSettingsDefault: EventSettings = {
