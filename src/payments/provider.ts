@@ -27,6 +27,11 @@ export interface PaymentProvider {
   refund(command: RefundCommand): Promise<RefundAnswer>;
   /** The object's present state by the provider's id: `done` with a view of any status, or `unknown`. */
   lookup(object: ProviderObjectId): Promise<ProviderAnswer>;
+  /**
+   * All of the account's payment objects that were opened in a window, newest first, page by page: for comparing, never for a
+   * verdict about one of them. What is opened while the pages are read may be missing.
+   */
+  list(query: ListQuery): Promise<ListAnswer>;
   /** Checks the signature over the raw bytes; null when it is forged, stale or malformed. */
   parseWebhook(rawBody: Uint8Array, signature: string | undefined): ProviderEvent | null;
   /** Cheap reachability probe for `doctor` and `/readyz`. */
@@ -129,6 +134,26 @@ export type ProviderAnswer =
   | { kind: 'done'; view: PaymentView }
   | { kind: 'pending'; view: PaymentView }
   | { kind: 'refused'; decline: DeclineCode; detail: string; view: PaymentView | null }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
+
+export interface ListQuery {
+  /** Epoch ms, both included. */
+  createdFrom: number;
+  createdTo: number;
+  /** The `next` of the page before; null: the first page. */
+  cursor: string | null;
+}
+
+export interface ListedPayment {
+  object: ProviderObjectId;
+  /** Epoch ms by the provider's clock. */
+  createdAt: number;
+  /** Null: in a state that this program does not know. */
+  view: PaymentView | null;
+}
+
+export type ListAnswer =
+  | { kind: 'page'; payments: ListedPayment[]; next: string | null }
   | { kind: 'unknown'; reason: UnknownReason; detail: string };
 
 export type UnknownReason =

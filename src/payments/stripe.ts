@@ -7,6 +7,8 @@ import type { Logger } from '../runtime/log.ts';
 import type {
   AuthoriseCommand,
   CaptureCommand,
+  ListAnswer,
+  ListQuery,
   OpenCommand,
   PaymentProvider,
   PaymentView,
@@ -63,6 +65,7 @@ export function createStripeProvider(options: StripeOptions): PaymentProvider {
       const found = await look(object);
       return 'kind' in found ? found : { kind: 'done', view: found };
     },
+    list: async (query) => listPayments(stripe, query),
     parseWebhook: (rawBody, signature) =>
       parseWebhook(stripe, secrets, rawBody, signature, options.clock.now()),
     ping: async () => {
@@ -211,6 +214,30 @@ function createClient(options: StripeOptions): Stripe {
     telemetry: false,
     httpAgent: plain ? new HttpAgent(pool) : new HttpsAgent(pool),
   });
+}
+
+/** As many as Stripe gives at once. */
+const PAGE_MAX = 100;
+
+async function listPayments(stripe: Stripe, query: ListQuery): Promise<ListAnswer> {
+  const params: Stripe.PaymentIntentListParams = {
+    created: { gte: Math.floor(query.createdFrom / 1000), lte: Math.ceil(query.createdTo / 1000) },
+    limit: PAGE_MAX,
+    expand: EXPAND.map((field) => `data.${field}`),
+    ...(query.cursor !== null && { starting_after: query.cursor }),
+  };
+  try {
+    const page = await stripe.paymentIntents.list(params);
+    const payments = page.data.map((intent) => ({
+      object: intent.id,
+      createdAt: intent.created * 1000,
+      view: viewOf(intent),
+    }));
+    return { kind: 'page', payments, next: page.has_more ? (payments.at(-1)?.object ?? null) : null };
+  } catch (fault) {
+    const verdict = verdictOf(fault);
+    return unknown(verdict.kind === 'unknown' ? verdict.reason : 'server_error', verdict.detail);
+  }
 }
 
 async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Promise<RefundAnswer> {
