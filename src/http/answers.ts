@@ -1,7 +1,8 @@
 import type { Hold } from '../core/hold.ts';
 import { operationsUnderWay } from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
-import type { Layout, SeatNo } from '../core/seat-map.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import { sectionNames } from '../core/section-names.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord, MoneyOperation, Order, OrderLine } from '../sales/record.ts';
 import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
@@ -38,26 +39,6 @@ export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[]
       fee,
     };
   });
-}
-
-/** Made once a layout: it never changes. */
-const namesByLayout = new WeakMap<Layout, Map<string, string>>();
-
-function sectionNames(layout: Layout): Map<string, string> {
-  let names = namesByLayout.get(layout);
-  if (!names) {
-    const count = new Map<string, number>();
-    for (const { name } of layout.sections) count.set(name, (count.get(name) ?? 0) + 1);
-    // Block 1 of one stand is not block 1 of another: where a name repeats, its stand is said too.
-    names = new Map(
-      layout.sections.map(({ id, name, group }) => [
-        id,
-        group && count.get(name)! > 1 ? `${group}, ${name}` : name,
-      ]),
-    );
-    namesByLayout.set(layout, names);
-  }
-  return names;
 }
 
 export function amountOf(lines: readonly OrderLine[], orderFee: number): number {

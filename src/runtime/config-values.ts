@@ -77,3 +77,28 @@ export function trustedProxies(text: string): Parsed<number | string[]> {
       'is neither a number of hops (1 to 10) nor a list of addresses; believing everybody would let buyers choose their own address',
   };
 }
+
+/** What nodemailer takes as it is, once it is known to name a server. */
+export function smtpUrl(text: string): Parsed<string> {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^smtps?:$/.test(url.protocol)) return { problem: 'is not an smtp:// or smtps:// address' };
+  if (!url.hostname) return { problem: 'names no mail server' };
+  if (url.search || url.hash || !/^\/?$/.test(url.pathname))
+    return { problem: 'has more behind the server’s name than a port' };
+  return { value: text };
+}
+
+/** `box@example.org` or `Some Name <box@example.org>`. */
+export function mailAddress(text: string): Parsed<{ name: string; address: string }> {
+  const match = /^(?:"?([^"<>\r\n]*?)"?\s*<)?([^\s<>@"]+@[^\s<>@"]+)>?$/.exec(text);
+  if (!match || text.includes('<') !== text.endsWith('>')) return { problem: 'is not an e-mail address' };
+  return { value: { name: match[1] ?? '', address: match[2]! } };
+}
+
+export function timeZone(text: string): Parsed<string> {
+  try {
+    return { value: new Intl.DateTimeFormat('en', { timeZone: text }).resolvedOptions().timeZone };
+  } catch {
+    return { problem: 'is not the name of a time zone, such as Europe/Berlin' };
+  }
+}

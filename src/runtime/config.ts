@@ -4,10 +4,13 @@ import {
   defaultRedis,
   httpUrl,
   longEnough,
+  mailAddress,
   type Parsed,
   redisServers,
   redisUrl,
+  smtpUrl,
   stripeKey,
+  timeZone,
   trustedProxies,
   webhookSecrets,
   wholeNumber,
@@ -61,6 +64,13 @@ export interface Config {
         readonly apiBase: string;
         readonly live: boolean;
       };
+  readonly mail: {
+    /** Undefined: mails go to the local mailbox. It may hold a password. */
+    readonly smtpUrl: string | undefined;
+    readonly from: { readonly name: string; readonly address: string };
+    /** IANA name: in which mails and tickets give times. */
+    readonly timeZone: string;
+  };
   /** Allowed, but worth a sentence at start. */
   readonly warnings: readonly string[];
 }
@@ -184,6 +194,22 @@ const variables = {
     otherwise: 'they are served from memory only',
     parse: (text) => ({ value: path.resolve(text) }),
   }),
+  ONSALE_SMTP_URL: variable({
+    doc: 'The mail server that takes what buyers are sent: smtp://user:password@host:587 (with a password only over STARTTLS) or smtps://…:465.',
+    otherwise: 'mails go to the local mailbox, `/dev/mail`',
+    parse: smtpUrl,
+    secret: true,
+  }),
+  ONSALE_MAIL_FROM: variable({
+    doc: 'Whom mails are from: `Box Office <tickets@example.org>`. Asked for with ONSALE_SMTP_URL.',
+    otherwise: '`Onsale <tickets@localhost>`, in the local mailbox',
+    parse: mailAddress,
+  }),
+  ONSALE_TIME_ZONE: variable({
+    doc: 'In which mails and tickets give times, such as Europe/Berlin. The zone is named beside each time.',
+    otherwise: 'the server’s own',
+    parse: timeZone,
+  }),
   STRIPE_SECRET_KEY: variable({
     doc: 'Stripe secret or restricted key (sk_… or rk_…). All three Stripe keys, or none.',
     otherwise: 'the payment simulator takes the payments',
@@ -270,6 +296,11 @@ function assemble(values: Values): Config {
     logLevel: values.ONSALE_LOG_LEVEL ?? 'info',
     staticDir: values.ONSALE_STATIC_DIR,
     payments: payments(values),
+    mail: {
+      smtpUrl: values.ONSALE_SMTP_URL,
+      from: values.ONSALE_MAIL_FROM ?? { name: 'Onsale', address: 'tickets@localhost' },
+      timeZone: values.ONSALE_TIME_ZONE ?? new Intl.DateTimeFormat('en').resolvedOptions().timeZone,
+    },
   };
   return { ...config, warnings: warningsAbout(config) };
 }
@@ -313,6 +344,12 @@ function crossChecks(values: Values, env: Record<string, string | undefined>): C
       problem: 'and REDIS_URL name two default Redis servers',
     });
   }
+  if (values.ONSALE_SMTP_URL && !values.ONSALE_MAIL_FROM && !env.ONSALE_MAIL_FROM?.trim()) {
+    problems.push({
+      variable: 'ONSALE_MAIL_FROM',
+      problem: 'is missing while ONSALE_SMTP_URL is set: mails need a sender',
+    });
+  }
   const { STRIPE_SECRET_KEY: secretKey, STRIPE_PUBLISHABLE_KEY: publishableKey } = values;
   if (secretKey && publishableKey && isLive(secretKey) !== isLive(publishableKey)) {
     problems.push({
@@ -340,6 +377,8 @@ function warningsAbout(config: Omit<Config, 'warnings'>): string[] {
     }
     if (money.apiBase !== stripeApi)
       warnings.push(`Live Stripe keys are sent to ${money.apiBase}, which is not Stripe.`);
+    if (!config.mail.smtpUrl)
+      warnings.push('Live Stripe keys without ONSALE_SMTP_URL: buyers would be sent no mail.');
   }
   return warnings;
 }
