@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import type { FaultKind, FaultMatch, FaultSwitch } from '../../src/payments/simulator/faults.ts';
-import type { Ledger } from '../../src/payments/simulator/ledger.ts';
+import type { Ledger, LedgerOf } from '../../src/payments/simulator/ledger.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -23,16 +23,27 @@ export interface TestSimulator {
   /** Another adapter on it, such as one with a shorter timeout or another clock. */
   providerWith(options: { timeoutMs?: number; clock?: Clock; secretKey?: string }): PaymentProvider;
   ledger(): Promise<Ledger>;
-  /** Switches a fault on; `times` defaults to always. Mind that the SDK re-sends once after a reset connection. */
+  /** What the ledger says of one payment (its id) or of one order (our reference). */
+  ledgerOf(of: string): Promise<LedgerOf>;
+  /**
+   * Switches a fault on and answers its id; `times` defaults to always. Mind that the SDK re-sends once after a reset
+   * connection. What each kind does: `src/payments/simulator/fault-kinds.ts`.
+   */
   fault(
     fault: FaultKind,
-    options?: { match?: FaultMatch } & Partial<Pick<FaultSwitch, 'delayMs' | 'times' | 'rate' | 'copies'>>,
-  ): Promise<void>;
+    options?: { match?: FaultMatch } & Partial<
+      Pick<FaultSwitch, 'delayMs' | 'times' | 'rate' | 'copies' | 'forMs'>
+    >,
+  ): Promise<string>;
+  /** Switches one off; false when it is off already, such as after its last time. */
+  endFault(id: string): Promise<boolean>;
+  /** How often each kind has struck since the process started. */
+  struck(): Promise<Partial<Record<FaultKind, number>>>;
   clearFaults(): Promise<void>;
   /** Where webhooks go from now on. */
   webhooksTo(url: string | null): Promise<void>;
   releaseWebhooks(): Promise<number>;
-  /** Lets pending refunds arrive and fails those of cards whose refunds fail later. */
+  /** Lets pending refunds arrive and fails those that are to fail later, by their card or by a fault. */
   settleRefunds(): Promise<string[]>;
   /** Answers the bank's question for an `action.url`; gives the address that the buyer is sent back to. */
   answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string>;
@@ -83,9 +94,15 @@ export async function startTestSimulator(
     provider: providerWith({}),
     providerWith,
     ledger: () => ask<Ledger>(`${url}/_sim/ledger`),
-    fault: async (fault, given = {}) => {
-      await ask(`${url}/_sim/faults`, 'POST', { fault, ...given });
+    ledgerOf: (of) => ask<LedgerOf>(`${url}/_sim/ledger?of=${encodeURIComponent(of)}`),
+    fault: async (fault, given = {}) =>
+      (await ask<{ id: string }>(`${url}/_sim/faults`, 'POST', { fault, ...given })).id,
+    endFault: async (id) => {
+      const response = await fetch(`${url}/_sim/faults/${id}`, { method: 'DELETE' });
+      await response.body?.cancel();
+      return response.ok;
     },
+    struck: async () => (await ask<{ struck: Partial<Record<FaultKind, number>> }>(`${url}/_sim/faults`)).struck,
     clearFaults: async () => {
       await ask(`${url}/_sim/faults`, 'DELETE');
     },

@@ -51,15 +51,65 @@ export function missing(what: string, id: string, param: string, status = 404): 
   });
 }
 
-export function unexpectedState(message: string, intent: unknown): ApiError {
+/** The call does not fit what the intent is; `code` says how. */
+export function unexpectedState(code: string, message: string, intent: unknown): ApiError {
   return new ApiError(
     400,
     {
       type: 'invalid_request_error',
-      code: 'payment_intent_unexpected_state',
+      code,
       message,
       payment_intent: intent,
     },
     { stored: true },
   );
 }
+
+export function internalError(): ApiError {
+  return new ApiError(500, { type: 'api_error', message: 'An unknown error occurred.' });
+}
+
+export function keyInUse(key: string): ApiError {
+  return new ApiError(409, {
+    type: 'idempotency_error',
+    code: 'idempotency_key_in_use',
+    message: `There is currently another in-progress request using this Idempotency Key (that probably means you submitted twice, and the other request is still going through): ${key}.`,
+  });
+}
+
+export function keyMismatch(key: string): ApiError {
+  return new ApiError(400, {
+    type: 'idempotency_error',
+    message: `Keys for idempotent requests can only be used with the same parameters they were first used with. Try using a key other than '${key}' if you meant to execute a different request.`,
+  });
+}
+
+/** The errors that a fault answers with, by the verdict's name. */
+export const FAULT_ERRORS = {
+  server_error: internalError,
+  unavailable: () =>
+    new ApiError(503, { type: 'api_error', message: 'The service is temporarily unavailable.' }),
+  rate_limit: () =>
+    new ApiError(
+      429,
+      {
+        type: 'invalid_request_error',
+        code: 'rate_limit',
+        message: 'Too many requests hit the API too quickly.',
+      },
+      { headers: { 'retry-after': '1' } },
+    ),
+  lock_timeout: () =>
+    new ApiError(
+      429,
+      {
+        type: 'invalid_request_error',
+        code: 'lock_timeout',
+        message:
+          'This object cannot be accessed right now because another API request or Stripe process is currently accessing it.',
+      },
+      { headers: { 'stripe-should-retry': 'true' } },
+    ),
+  key_in_use: keyInUse,
+  key_mismatch: keyMismatch,
+} as const satisfies Record<string, (key: string) => ApiError>;

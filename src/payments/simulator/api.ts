@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
-import { ApiError } from './api-error.ts';
+import { ApiError, FAULT_ERRORS, internalError, keyInUse, keyMismatch } from './api-error.ts';
 import { type Bank, find, type RequestMark } from './bank.ts';
-import type { FaultSubject, Faults, Struck, Verdict } from './faults.ts';
+import type { Verdict } from './fault-kinds.ts';
+import type { FaultSubject, Faults, Struck } from './faults.ts';
 import { type FormTree, text } from './form.ts';
 import type { Journal } from './journal.ts';
 import { checkParams, matchRoute, type Route } from './routes.ts';
@@ -23,6 +24,8 @@ export interface ApiRequest {
 
 export type ApiAnswer =
   | { kind: 'answer'; status: number; body: string; headers: Record<string, string> }
+  /** Close the connection within this answer's body. */
+  | { kind: 'cut'; status: number; body: string; headers: Record<string, string> }
   /** Close the connection and say nothing. */
   | { kind: 'drop' };
 
@@ -31,6 +34,8 @@ interface Done {
   body: string;
   stored: boolean;
   headers: Record<string, string>;
+  /** Resolves once the webhooks of what was done have been tried. */
+  told?: Promise<void>;
 }
 
 export interface ApiDeps {
@@ -43,7 +48,8 @@ export interface ApiDeps {
   log: Logger;
   secretKey: string;
   publishableKey: string;
-  onEvents(events: EventRow[]): void;
+  /** Resolves once each of them that is to be delivered at once has been tried. */
+  onEvents(events: EventRow[]): Promise<void>;
 }
 
 /** Keys may be dropped once they are 24 hours old; then the same key is a new operation. */
@@ -56,19 +62,31 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
   const running = new Set<string>();
 
   const handle = async (request: ApiRequest): Promise<ApiAnswer> => {
+    let headers: Record<string, string> = {};
     try {
       const { route, id, params } = admit(request, deps);
       const struck = faults.strike('request', subjectOf(deps.bank, request, route, id, params));
-      const early = toAnswer(await struck.arrive());
-      if (early) return early;
-      return request.method === 'POST' && request.key
-        ? await keyed(request, request.key, route, id, params, struck)
-        : await leave(await execute(request, route, id, params, null, struck), struck);
+      headers = struck.headers();
+      return withHeaders(await respond(request, route, id, params, struck), headers);
     } catch (fault) {
-      if (fault instanceof ApiError) return answer(fromError(fault));
+      if (fault instanceof ApiError) return withHeaders(answer(fromError(fault)), headers);
       log.error({ err: fault, path: request.path }, 'simulator: request failed');
-      return serverError();
+      return answer(fromError(internalError()));
     }
+  };
+
+  const respond = async (
+    request: ApiRequest,
+    route: Route,
+    id: string,
+    params: FormTree,
+    struck: Struck,
+  ): Promise<ApiAnswer> => {
+    const early = instead(await struck.arrive(), request);
+    if (early) return early;
+    return request.method === 'POST' && request.key
+      ? keyed(request, request.key, route, id, params, struck)
+      : leave(await execute(request, route, id, params, null, struck), request, struck);
   };
 
   const keyed = async (
@@ -86,11 +104,13 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
       if (known.fingerprint !== fingerprint) throw keyMismatch(key);
       const { status, body } = known;
       await journal.settled();
-      return leave({ status, body, stored: true, headers: { 'idempotent-replayed': 'true' } }, struck);
+      const replay = { status, body, stored: true, headers: { 'idempotent-replayed': 'true' } };
+      return leave(replay, request, struck);
     }
     running.add(key);
     try {
-      return await leave(await execute(request, route, id, params, { key, fingerprint }, struck), struck);
+      const done = await execute(request, route, id, params, { key, fingerprint }, struck);
+      return await leave(done, request, struck);
     } finally {
       running.delete(key);
     }
@@ -112,13 +132,16 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
     if (keyRow) state.keys.set(keyRow.key, keyRow);
     if (puts.length > 0 || keyRow) await journal.append({ puts, ...(keyRow && { key: keyRow }) });
     else await journal.settled();
-    deps.onEvents(eventsOf(puts));
-    return done;
+    return { ...done, told: deps.onEvents(eventsOf(puts)) };
   };
 
   const run = (request: ApiRequest, route: Route, id: string, params: FormTree, struck: Struck): Done => {
+    const replace = struck.replace();
+    const lost: Done = { ...fromError(internalError()), stored: true };
+    if (replace === 'work') return lost;
     deps.mark.requestId = request.requestId;
     deps.mark.key = request.key;
+    deps.mark.manner = struck.manner();
     let done: Done;
     try {
       const object = route.run(deps.bank, params, id);
@@ -132,7 +155,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
       done = fromError(fault);
     }
     // Only what was executed can be lost behind a 500.
-    return struck.replace() && done.stored ? { ...fromError(internalError()), stored: true } : done;
+    return replace === 'answer' && done.stored ? lost : done;
   };
 
   return { handle };
@@ -187,25 +210,25 @@ function subjectOf(
   };
 }
 
-async function leave(done: Done, struck: Struck): Promise<ApiAnswer> {
-  return toAnswer(await struck.leave()) ?? answer(done);
+async function leave(done: Done, request: ApiRequest, struck: Struck): Promise<ApiAnswer> {
+  const verdict = await struck.leave(done.told);
+  if (verdict === 'cut') return { ...answer(done), kind: 'cut' };
+  return instead(verdict, request) ?? answer(done);
 }
 
-function toAnswer(verdict: Verdict | null): ApiAnswer | null {
-  switch (verdict) {
-    case null:
-    case 'wait':
-      return null;
-    case 'drop':
-      return { kind: 'drop' };
-    case 'server_error':
-      return serverError();
-    case 'rate_limit':
-      return answer(fromError(rateLimited()));
-  }
+/** What the verdict puts in the answer's place; null when it does not. */
+function instead(verdict: Verdict | null, request: ApiRequest): ApiAnswer | null {
+  if (verdict === null) return null;
+  if (verdict === 'drop') return { kind: 'drop' };
+  if (!Object.hasOwn(FAULT_ERRORS, verdict)) return null;
+  return answer(fromError(FAULT_ERRORS[verdict as keyof typeof FAULT_ERRORS](request.key ?? '')));
 }
 
-function answer(done: Done): ApiAnswer {
+function withHeaders(given: ApiAnswer, headers: Record<string, string>): ApiAnswer {
+  return given.kind === 'drop' ? given : { ...given, headers: { ...given.headers, ...headers } };
+}
+
+function answer(done: Done): ApiAnswer & { kind: 'answer' } {
   return { kind: 'answer', status: done.status, body: done.body, headers: done.headers };
 }
 
@@ -218,46 +241,11 @@ function fromError(fault: ApiError): Done {
   };
 }
 
-function serverError(): ApiAnswer {
-  return answer(fromError(internalError()));
-}
-
-function internalError(): ApiError {
-  return new ApiError(500, { type: 'api_error', message: 'An unknown error occurred.' });
-}
-
-function rateLimited(): ApiError {
-  return new ApiError(
-    429,
-    {
-      type: 'invalid_request_error',
-      code: 'rate_limit',
-      message: 'Too many requests hit the API too quickly.',
-    },
-    { headers: { 'retry-after': '1' } },
-  );
-}
-
 function unauthorised(secret: string | null): ApiError {
   const message = secret
     ? `Invalid API Key provided: ${secret.slice(0, 3)}***`
     : 'You did not provide an API key.';
   return new ApiError(401, { type: 'invalid_request_error', message });
-}
-
-function keyInUse(key: string): ApiError {
-  return new ApiError(409, {
-    type: 'idempotency_error',
-    code: 'idempotency_key_in_use',
-    message: `There is currently another in-progress request using this Idempotency Key (that probably means you submitted twice, and the other request is still going through): ${key}.`,
-  });
-}
-
-function keyMismatch(key: string): ApiError {
-  return new ApiError(400, {
-    type: 'idempotency_error',
-    message: `Keys for idempotent requests can only be used with the same parameters they were first used with. Try using a key other than '${key}' if you meant to execute a different request.`,
-  });
 }
 
 function digest(route: Route, id: string, params: FormTree): string {

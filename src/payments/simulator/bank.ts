@@ -1,5 +1,6 @@
 import type { Clock } from '../../runtime/clock.ts';
 import type { Random } from '../../runtime/random.ts';
+import type { Manner } from './fault-kinds.ts';
 import type { ChargeRow, IntentRow, MethodRow, Rows } from './rows.ts';
 import type { State, Table } from './state.ts';
 
@@ -7,6 +8,8 @@ import type { State, Table } from './state.ts';
 export interface Bank {
   readonly state: State;
   readonly publicUrl: string;
+  /** How the bank takes the operation under way, where a fault says so. */
+  manner(): Manner;
   /** Epoch seconds. */
   now(): number;
   /** A new id such as `pi_3fT…`. */
@@ -15,9 +18,11 @@ export interface Bank {
   emit(type: string, intent: string | null, object: unknown): void;
 }
 
+/** Of the request being executed: what its events name, and what its faults do to it. */
 export interface RequestMark {
   requestId: string | null;
   key: string | null;
+  manner: Manner;
 }
 
 const ID_ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -27,7 +32,6 @@ export function createBank(deps: {
   clock: Clock;
   random: Random;
   publicUrl: string;
-  /** Of the request being executed; events name it. */
   mark: RequestMark;
   /** Whether events of a type are delivered; the others are only kept for reading. */
   subscribed(type: string): boolean;
@@ -42,6 +46,7 @@ export function createBank(deps: {
   return {
     state,
     publicUrl: deps.publicUrl,
+    manner: () => mark.manner,
     now,
     id,
     emit: (type, intent, object) =>

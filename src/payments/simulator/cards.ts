@@ -16,9 +16,17 @@ export interface BankBehaviour {
   /** Asks the buyer to authenticate before anything else is decided. */
   authenticate?: true;
   decline?: Decline;
-  /** How refunds of this card go. */
-  refund?: 'pending' | 'fails_later';
+  /** How refunds of this card go; at once where it is not said. */
+  refund?: RefundManner;
 }
+
+export type RefundManner =
+  | 'at_once'
+  | 'pending'
+  | 'waits_for_balance'
+  | 'pending_fails'
+  | 'fails_later'
+  | 'fails';
 
 export interface Decline {
   code: string;

@@ -112,8 +112,9 @@ export function confirmIntent(bank: Bank, intent: IntentRow, params: FormTree): 
     actionUrl: null,
     lastError: null,
     tries: intent.tries + 1,
+    holdMs: bank.manner().holdMs,
   });
-  const bankSays = card(method.card).bank;
+  const bankSays = { ...card(method.card).bank, ...bank.manner() };
   if (bankSays.authenticate) return ask(bank, tried);
   if (bankSays.decline) throw declined(bank, tried, method, bankSays.decline);
   return authorise(bank, tried, method, false);
@@ -187,11 +188,12 @@ export function authenticate(bank: Bank, intent: IntentRow, accepted: boolean): 
 
 function authorise(bank: Bank, intent: IntentRow, method: MethodRow, authenticated: boolean): IntentRow {
   const manual = intent.captureMethod === 'manual';
+  const holdS = intent.holdMs === undefined ? HOLD_WINDOW_S : Math.ceil(intent.holdMs / 1000);
   const charge = putCharge(bank, intent, method, {
     status: 'succeeded',
     captured: !manual,
     amountCaptured: manual ? 0 : intent.amount,
-    captureBefore: manual ? bank.now() + HOLD_WINDOW_S : null,
+    captureBefore: manual ? bank.now() + holdS : null,
     authenticated,
   });
   const next = change(bank, 'intents', intent, {
@@ -282,6 +284,8 @@ export function captureIntent(bank: Bank, intent: IntentRow, params: FormTree): 
     );
   }
   if (amount < 1) throw invalid('Invalid positive integer', 'amount_to_capture', 'parameter_invalid_integer');
+  if (bank.manner().capture === 'hold_lost') throw holdLost(bank, intent);
+  if (bank.manner().capture === 'refused') throw captureRefused(bank, intent, charge);
   const taken = change(bank, 'charges', charge, {
     captured: true,
     amountCaptured: amount,
@@ -291,6 +295,33 @@ export function captureIntent(bank: Bank, intent: IntentRow, params: FormTree): 
   bank.emit('charge.captured', next.id, chargeObject(bank.state, taken));
   bank.emit('payment_intent.succeeded', next.id, intentObject(bank.state, next));
   return next;
+}
+
+/** The issuer let the reservation go before its time. */
+function holdLost(bank: Bank, intent: IntentRow): ApiError {
+  const ended = end(bank, intent, 'automatic');
+  return stateError(
+    bank,
+    ended,
+    'capture_charge_authorization_expired',
+    'The charge cannot be captured because its authorization has expired.',
+  );
+}
+
+function captureRefused(bank: Bank, intent: IntentRow, charge: ChargeRow): ApiError {
+  return new ApiError(
+    402,
+    {
+      type: 'card_error',
+      code: 'card_declined',
+      decline_code: 'generic_decline',
+      message: 'Your card was declined.',
+      charge: charge.id,
+      payment_intent: intentObject(bank.state, intent),
+      payment_method: methodObject(methodOf(bank, charge.method)),
+    },
+    { stored: true },
+  );
 }
 
 const CANCEL_REASONS = ['duplicate', 'fraudulent', 'requested_by_customer', 'abandoned'];
@@ -304,6 +335,14 @@ export function cancelIntent(bank: Bank, intent: IntentRow, params: FormTree): I
     );
   }
   if (!CANCELABLE.includes(intent.status)) throw cannot(bank, intent, 'canceled');
+  if (bank.manner().cancel === 'refused') {
+    throw stateError(
+      bank,
+      intent,
+      'payment_intent_unexpected_state',
+      'This PaymentIntent could not be canceled because another operation on it is in progress.',
+    );
+  }
   return end(bank, intent, reason ?? null);
 }
 
@@ -327,7 +366,7 @@ function end(bank: Bank, intent: IntentRow, reason: string | null): IntentRow {
   return next;
 }
 
-/** A reservation that nobody captured in time ends by itself; looked at whenever the intent is touched. */
+/** A reservation that nobody captured in time ends by itself; looked at when the intent is touched, and every second. */
 export function expireIfDue(bank: Bank, intent: IntentRow): IntentRow {
   if (intent.status !== 'requires_capture') return intent;
   const charge = chargeOf(bank, intent);
@@ -336,8 +375,14 @@ export function expireIfDue(bank: Bank, intent: IntentRow): IntentRow {
 }
 
 function cannot(bank: Bank, intent: IntentRow, verb: string): ApiError {
-  return unexpectedState(
+  return stateError(
+    bank,
+    intent,
+    'payment_intent_unexpected_state',
     `This PaymentIntent could not be ${verb} because it has a status of ${intent.status}.`,
-    intentObject(bank.state, intent),
   );
+}
+
+function stateError(bank: Bank, intent: IntentRow, code: string, message: string): ApiError {
+  return unexpectedState(code, message, intentObject(bank.state, intent));
 }

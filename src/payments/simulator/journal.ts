@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { createInterface } from 'node:readline';
 
 /**
  * Append-only file of JSON lines. An append resolves once its line is on disk (written and synced); lines that arrive
@@ -22,10 +21,9 @@ export async function openJournal<T>(path: string, onRecord: (record: T) => void
     await file.close();
     throw cause;
   });
-  if (sound < size) {
-    await file.truncate(sound);
-    await file.sync();
-  }
+  if (sound < size) await file.truncate(sound);
+  await file.sync();
+  await syncDirectory(dirname(path));
 
   let waiting: string[] = [];
   let flushing: Promise<void> | null = null;
@@ -64,15 +62,21 @@ export async function openJournal<T>(path: string, onRecord: (record: T) => void
   };
 }
 
-/** Feeds each whole line to `onRecord`; answers how many bytes of the file are sound. */
+/** The file's name is on disk only once its directory is. */
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, 'r');
+  await directory.sync().finally(() => directory.close());
+}
+
+/**
+ * Feeds each whole line to `onRecord`; answers how many bytes of the file are sound. Lines end at line feeds and nowhere
+ * else: JSON may hold the other characters that text readers take for line ends.
+ */
 async function replay<T>(path: string, size: number, onRecord: (record: T) => void): Promise<number> {
-  const lines = createInterface({ input: createReadStream(path), crlfDelay: Number.POSITIVE_INFINITY });
   let sound = 0;
-  for await (const line of lines) {
-    const end = sound + Buffer.byteLength(line) + 1;
-    // Without its newline the last line was cut short, even where it happens to parse.
-    if (end > size) break;
-    const record = parse<T>(line);
+  for await (const line of wholeLines(path)) {
+    const end = sound + line.length + 1;
+    const record = parse<T>(line.toString('utf8'));
     if (record === undefined) {
       if (end < size) throw new Error(`${path}: broken line at byte ${sound}, followed by others`);
       break;
@@ -82,6 +86,22 @@ async function replay<T>(path: string, size: number, onRecord: (record: T) => vo
   }
   return sound;
 }
+
+/** Without its line feed; what follows the last one was cut short, even where it happens to parse, and is left out. */
+async function* wholeLines(path: string): AsyncGenerator<Buffer> {
+  let parts: Buffer[] = [];
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
+      yield Buffer.concat([...parts, chunk.subarray(from, at)]);
+      parts = [];
+      from = at + 1;
+    }
+    if (from < chunk.length) parts.push(chunk.subarray(from));
+  }
+}
+
+const LINE_FEED = 0x0a;
 
 function parse<T>(line: string): T | undefined {
   try {

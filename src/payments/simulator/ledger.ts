@@ -1,5 +1,5 @@
 import { card, fingerprint } from './render.ts';
-import type { IntentStatus } from './rows.ts';
+import type { ChargeRow, IntentRow, IntentStatus, RefundRow } from './rows.ts';
 import type { State } from './state.ts';
 
 /**
@@ -26,7 +26,12 @@ export interface LedgerIntent {
   /** Reserved and neither taken nor released. */
   authorised: number;
   captured: number;
+  /** Given back of what was captured, refunds that are still pending included. */
   refunded: number;
+  /** Of `refunded`, what is pending. */
+  refundPending: number;
+  /** Reserved once and released without being taken. */
+  voided: number;
   confirmations: number;
   decline: string | null;
   cancellationReason: string | null;
@@ -66,29 +71,79 @@ export interface LedgerTotals {
   net: number;
 }
 
+/** One payment, or all of one order, with what was charged and given back for it. */
+export interface LedgerOf {
+  intents: LedgerIntent[];
+  charges: LedgerCharge[];
+  refunds: LedgerRefund[];
+}
+
+/** `of` is an intent's id or our reference. */
+export function readLedgerOf(state: State, of: string): LedgerOf {
+  const one = state.tables.intents.get(of);
+  const rows = one
+    ? [one]
+    : [...state.tables.intents.values()].filter((row) => row.metadata.order === of);
+  const ids = new Set(rows.map((row) => row.id));
+  const refundRows = [...state.tables.refunds.values()].filter((row) => ids.has(row.intent));
+  const pending = pendingByIntent(refundRows);
+  return {
+    intents: rows.map((row) => intentEntry(state, row, pending)),
+    charges: [...state.tables.charges.values()]
+      .filter((row) => ids.has(row.intent))
+      .map((row) => chargeEntry(state, row)),
+    refunds: refundRows.map(refundEntry),
+  };
+}
+
 export function readLedger(state: State): Ledger {
   const totals: Record<string, LedgerTotals> = {};
-  const intents = [...state.tables.intents.values()].map((intent): LedgerIntent => {
-    const charge = intent.latestCharge ? state.tables.charges.get(intent.latestCharge) : undefined;
-    const entry: LedgerIntent = {
-      id: intent.id,
-      created: intent.created,
-      reference: intent.metadata.order ?? null,
-      event: intent.metadata.event ?? null,
-      status: intent.status,
-      amount: intent.amount,
-      currency: intent.currency.toUpperCase(),
-      authorised: intent.status === 'requires_capture' ? intent.amount : 0,
-      captured: intent.captured,
-      refunded: charge?.captured ? charge.amountRefunded : 0,
-      confirmations: intent.tries,
-      decline: intent.lastError ? (intent.lastError.declineCode ?? intent.lastError.code) : null,
-      cancellationReason: intent.cancellationReason,
-    };
-    addTo(totals, entry);
-    return entry;
-  });
-  return { intents, charges: charges(state), refunds: refunds(state), totals };
+  const pending = pendingByIntent(state.tables.refunds.values());
+  const intents = [...state.tables.intents.values()].map((row) => intentEntry(state, row, pending));
+  for (const entry of intents) addTo(totals, entry);
+  return {
+    intents,
+    charges: [...state.tables.charges.values()].map((row) => chargeEntry(state, row)),
+    refunds: [...state.tables.refunds.values()].map(refundEntry),
+    totals,
+  };
+}
+
+function pendingByIntent(refunds: Iterable<RefundRow>): Map<string, number> {
+  const sums = new Map<string, number>();
+  for (const refund of refunds) {
+    if (refund.status !== 'pending') continue;
+    sums.set(refund.intent, (sums.get(refund.intent) ?? 0) + refund.amount);
+  }
+  return sums;
+}
+
+function intentEntry(state: State, intent: IntentRow, pending: Map<string, number>): LedgerIntent {
+  const charge = intent.latestCharge ? state.tables.charges.get(intent.latestCharge) : undefined;
+  return {
+    id: intent.id,
+    created: intent.created,
+    reference: intent.metadata.order ?? null,
+    event: intent.metadata.event ?? null,
+    status: intent.status,
+    amount: intent.amount,
+    currency: intent.currency.toUpperCase(),
+    authorised: intent.status === 'requires_capture' ? intent.amount : 0,
+    captured: intent.captured,
+    refunded: charge?.captured ? charge.amountRefunded : 0,
+    refundPending: pending.get(intent.id) ?? 0,
+    voided: voided(intent, charge),
+    confirmations: intent.tries,
+    decline: intent.lastError ? (intent.lastError.declineCode ?? intent.lastError.code) : null,
+    cancellationReason: intent.cancellationReason,
+  };
+}
+
+/** A capture of less than was reserved releases the rest. */
+function voided(intent: IntentRow, charge: ChargeRow | undefined): number {
+  if (charge?.status !== 'succeeded') return 0;
+  if (intent.status === 'canceled') return charge.amountRefunded;
+  return charge.captured ? charge.amount - charge.amountCaptured : 0;
 }
 
 function addTo(totals: Record<string, LedgerTotals>, entry: LedgerIntent): void {
@@ -100,28 +155,26 @@ function addTo(totals: Record<string, LedgerTotals>, entry: LedgerIntent): void 
   totals[entry.currency] = total;
 }
 
-function charges(state: State): LedgerCharge[] {
-  return [...state.tables.charges.values()].map((charge) => {
-    const test = card(state.tables.methods.get(charge.method)?.card ?? '');
-    return {
-      id: charge.id,
-      created: charge.created,
-      intent: charge.intent,
-      reference: charge.metadata.order ?? null,
-      status: charge.status,
-      amount: charge.amount,
-      currency: charge.currency.toUpperCase(),
-      captured: charge.amountCaptured,
-      refunded: charge.captured ? charge.amountRefunded : 0,
-      card: test.name,
-      last4: test.number.slice(-4),
-      fingerprint: fingerprint(test),
-    };
-  });
+function chargeEntry(state: State, charge: ChargeRow): LedgerCharge {
+  const test = card(state.tables.methods.get(charge.method)?.card ?? '');
+  return {
+    id: charge.id,
+    created: charge.created,
+    intent: charge.intent,
+    reference: charge.metadata.order ?? null,
+    status: charge.status,
+    amount: charge.amount,
+    currency: charge.currency.toUpperCase(),
+    captured: charge.amountCaptured,
+    refunded: charge.captured ? charge.amountRefunded : 0,
+    card: test.name,
+    last4: test.number.slice(-4),
+    fingerprint: fingerprint(test),
+  };
 }
 
-function refunds(state: State): LedgerRefund[] {
-  return [...state.tables.refunds.values()].map((refund) => ({
+function refundEntry(refund: RefundRow): LedgerRefund {
+  return {
     id: refund.id,
     created: refund.created,
     intent: refund.intent,
@@ -130,5 +183,5 @@ function refunds(state: State): LedgerRefund[] {
     status: refund.status,
     amount: refund.amount,
     currency: refund.currency.toUpperCase(),
-  }));
+  };
 }

@@ -1,5 +1,6 @@
 import { decimalOf } from '../../core/money.ts';
-import type { FaultSwitch } from './faults.ts';
+import { FAULT_KINDS, type Kind } from './fault-kinds.ts';
+import type { FaultOn } from './faults.ts';
 import type { Ledger } from './ledger.ts';
 import { card } from './render.ts';
 import type { IntentRow, MethodRow } from './rows.ts';
@@ -13,8 +14,13 @@ body { margin: 0 auto; max-width: 70rem; padding: 1rem; }
 table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; font-weight: 600; padding: .5rem 0; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8886; white-space: nowrap; }
+td.words { white-space: normal; min-width: 20rem; }
 td.amount { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .9em; }
+fieldset { border: 1px solid #8886; margin: 0 0 1rem; padding: .5rem 1rem; display: flex; flex-wrap: wrap; gap: .5rem 1rem; }
+label { display: block; }
+input, select { font: inherit; display: block; min-height: 44px; padding: .2rem .5rem; max-width: 100%; box-sizing: border-box; }
+form.inline { display: inline; }
 button { font: inherit; padding: .6rem 1.2rem; min-height: 44px; margin: 0 .5rem .5rem 0; }
 .note { border-left: 4px solid #b60; padding: .2rem .8rem; }
 `;
@@ -50,7 +56,14 @@ ${body}
 
 const ROWS_SHOWN = 200;
 
-export function ledgerPage(ledger: Ledger, faults: FaultSwitch[]): string {
+/** What is switched on, and what it did. */
+export interface Switches {
+  faults: FaultOn[];
+  struck: Partial<Record<string, number>>;
+  webhooksWaiting: number;
+}
+
+export function ledgerPage(ledger: Ledger, switches: Switches): string {
   const totals = Object.entries(ledger.totals).map(([currency, total]) => [
     currency,
     amount(total.authorised, currency),
@@ -91,10 +104,53 @@ ${table('Totals', ['Currency', 'Reserved', 'Captured', 'Refunded', 'Net'], total
 ${table('Payment intents', ['Time (UTC)', 'Intent', 'Order', 'Status', 'Amount', 'Reserved', 'Captured', 'Refunded'], intents)}
 ${table('Charges', ['Time (UTC)', 'Charge', 'Order', 'Status', 'Amount', 'Card'], charges)}
 ${table('Refunds', ['Time (UTC)', 'Refund', 'Charge', 'Status', 'Amount'], refunds)}
-<h2>Faults switched on</h2>
-${faults.length === 0 ? '<p>None.</p>' : `<ul>${faults.map((fault) => `<li><code>${escapeHtml(JSON.stringify(fault))}</code></li>`).join('')}</ul>`}
+${faultSwitches(switches)}
 <p>As JSON: <a href="/_sim/ledger">/_sim/ledger</a></p>`,
   );
+}
+
+/** Each is a plain form, so that the switches work without script. */
+function faultSwitches(switches: Switches): string {
+  const kinds = Object.entries(FAULT_KINDS as Record<string, Kind>);
+  const options = kinds.map(([name]) => `<option>${name}</option>`).join('');
+  const rows = switches.faults.map(
+    (fault) => `<li><form class="inline" method="post" action="/_sim/faults/off">
+<input type="hidden" name="id" value="${fault.id}"><code>${escapeHtml(JSON.stringify(fault))}</code>
+<button type="submit">Switch off</button></form></li>`,
+  );
+  const says = kinds.map(([name, kind]) => [name, kind.says, String(switches.struck[name] ?? 0)]);
+  return `<h2 id="faults">Faults</h2>
+${rows.length === 0 ? '<p>None is switched on.</p>' : `<ul>${rows.join('\n')}</ul>`}
+<form method="post" action="/_sim/faults">
+<fieldset><legend>Switch a fault on</legend>
+<label>Fault <select name="fault">${options}</select></label>
+${FAULT_FIELDS.map(([name, label, hint]) => `<label>${label} <input name="${name}" placeholder="${hint}" autocomplete="off"></label>`).join('\n')}
+</fieldset>
+<button type="submit">Switch on</button>
+</form>
+${button('/_sim/faults/off', 'Switch all off')}
+${button('/_sim/webhooks/release', `Release webhooks that wait (${switches.webhooksWaiting})`)}
+${button('/_sim/refunds/settle', 'Let refunds arrive or fail')}
+${table('What each fault does', ['Fault', 'What it does', 'Struck so far'], says)}`;
+}
+
+/** Of the form: name, label and what may stand there. All may be left empty. */
+const FAULT_FIELDS = [
+  ['route', 'Route', 'confirm, capture, cancel, create …'],
+  ['card', 'Test card', 'visa'],
+  ['reference', 'Order', 'any'],
+  ['intent', 'Payment intent', 'pi_…'],
+  ['key', 'Idempotency key', 'any'],
+  ['event', 'Event (webhooks)', 'payment_intent.succeeded'],
+  ['times', 'How often', 'always'],
+  ['rate', 'Chance, 0 to 1', '1'],
+  ['delayMs', 'Delay, ms', '1000'],
+  ['copies', 'Copies (webhooks)', '2'],
+  ['forMs', 'Stays on for, ms', 'until switched off'],
+] as const;
+
+function button(action: string, label: string): string {
+  return `<form class="inline" method="post" action="${action}"><button type="submit">${escapeHtml(label)}</button></form>`;
 }
 
 function newest<R>(rows: R[]): R[] {
@@ -125,7 +181,9 @@ function table(caption: string, heads: string[], rows: (string | Amount)[][]): s
 }
 
 function cell(value: string | Amount): string {
-  if (typeof value === 'string') return `<td>${escapeHtml(value)}</td>`;
+  if (typeof value === 'string') {
+    return `<td${value.length > 60 ? ' class="words"' : ''}>${escapeHtml(value)}</td>`;
+  }
   return `<td class="amount">${escapeHtml(value.amount)}</td>`;
 }
 

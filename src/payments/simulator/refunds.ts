@@ -1,5 +1,6 @@
 import { ApiError, invalid, missing } from './api-error.ts';
 import { type Bank, change, chargeOf, find, methodOf } from './bank.ts';
+import type { RefundManner } from './cards.ts';
 import { type FormTree, subtree, text, texts } from './form.ts';
 import { card, chargeObject, refundObject } from './render.ts';
 import type { ChargeRow, RefundRow } from './rows.ts';
@@ -13,7 +14,15 @@ export function createRefund(bank: Bank, params: FormTree): RefundRow {
   if (reason !== null && !REASONS.includes(reason)) {
     throw invalid(`Invalid reason: must be one of ${REASONS.join(', ')}`, 'reason');
   }
-  const manner = card(methodOf(bank, charge.method).card).bank.refund;
+  const told = bank.manner();
+  if (told.refund === 'balance_insufficient') {
+    throw refused(
+      'Insufficient funds in your Stripe balance to refund this amount.',
+      'balance_insufficient',
+    );
+  }
+  const manner = told.refund ?? card(methodOf(bank, charge.method).card).bank.refund ?? 'at_once';
+  const { starts, pendingReason } = COURSES[manner];
   const refund: RefundRow = {
     id: bank.id('re'),
     created: bank.now(),
@@ -21,18 +30,55 @@ export function createRefund(bank: Bank, params: FormTree): RefundRow {
     intent: charge.intent,
     amount,
     currency: charge.currency,
-    status: manner === 'pending' ? 'pending' : 'succeeded',
+    status: starts,
     reason,
-    failureReason: null,
-    pendingReason: manner === 'pending' ? 'processing' : null,
+    failureReason: starts === 'failed' ? COURSES[manner].failureReason : null,
+    pendingReason,
     metadata: texts(subtree(params, 'metadata')),
+    manner,
+    ...(told.settleMs && { settleAt: bank.now() + Math.ceil(told.settleMs / 1000) }),
   };
   bank.state.put('refunds', refund);
-  const given = change(bank, 'charges', charge, { amountRefunded: charge.amountRefunded + amount });
-  bank.emit('charge.refunded', charge.intent, chargeObject(bank.state, given));
+  if (starts !== 'failed') {
+    const given = change(bank, 'charges', charge, { amountRefunded: charge.amountRefunded + amount });
+    bank.emit('charge.refunded', charge.intent, chargeObject(bank.state, given));
+  }
   bank.emit('refund.created', charge.intent, refundObject(bank.state, refund));
+  if (starts === 'failed') bank.emit('refund.failed', charge.intent, refundObject(bank.state, refund));
   return refund;
 }
+
+/** How a refund starts, and what the bank says of it later. */
+interface Course {
+  starts: RefundRow['status'];
+  pendingReason: string | null;
+  ends: 'succeeded' | 'failed' | null;
+  failureReason: string | null;
+}
+
+const COURSES: Record<RefundManner, Course> = {
+  at_once: { starts: 'succeeded', pendingReason: null, ends: null, failureReason: null },
+  pending: { starts: 'pending', pendingReason: 'processing', ends: 'succeeded', failureReason: null },
+  waits_for_balance: {
+    starts: 'pending',
+    pendingReason: 'insufficient_funds',
+    ends: 'succeeded',
+    failureReason: null,
+  },
+  pending_fails: {
+    starts: 'pending',
+    pendingReason: 'processing',
+    ends: 'failed',
+    failureReason: 'declined',
+  },
+  fails_later: {
+    starts: 'succeeded',
+    pendingReason: null,
+    ends: 'failed',
+    failureReason: 'expired_or_canceled_card',
+  },
+  fails: { starts: 'failed', pendingReason: null, ends: null, failureReason: 'lost_or_stolen_card' },
+};
 
 function chargeToRefund(bank: Bank, params: FormTree): ChargeRow {
   const intentId = text(params, 'payment_intent');
@@ -92,31 +138,27 @@ function refused(message: string, code?: string, param?: string): ApiError {
   );
 }
 
-/** What the bank says later: a pending refund arrives, one that seemed done comes back. Answers the rows changed. */
-export function settleRefunds(bank: Bank): RefundRow[] {
+/**
+ * What the bank says later: a pending refund arrives or fails, one that seemed done comes back. All that have an end to
+ * come, or those whose time has come. Answers the rows changed.
+ */
+export function settleRefunds(bank: Bank, which: 'all' | 'due'): RefundRow[] {
   const changed: RefundRow[] = [];
   for (const refund of [...bank.state.tables.refunds.values()]) {
+    const due = refund.settleAt !== undefined && refund.settleAt <= bank.now();
+    if (which === 'due' && !due) continue;
     const charge = find(bank, 'charges', refund.charge);
-    if (!charge || refund.status === 'failed') continue;
-    const manner = card(methodOf(bank, charge.method).card).bank.refund;
-    if (manner === 'pending' && refund.status === 'pending') {
-      changed.push(
-        settled(bank, change(bank, 'refunds', refund, { status: 'succeeded', pendingReason: null })),
-      );
-    } else if (manner === 'fails_later') {
+    if (!charge) throw new Error(`the ledger refers to ${refund.charge}, which it does not hold`);
+    const manner = refund.manner ?? card(methodOf(bank, charge.method).card).bank.refund ?? 'at_once';
+    const { starts, ends, failureReason } = COURSES[manner];
+    if (ends === null || refund.status !== starts) continue;
+    const settled = change(bank, 'refunds', refund, { status: ends, failureReason, pendingReason: null });
+    if (ends === 'failed') {
       change(bank, 'charges', charge, { amountRefunded: charge.amountRefunded - refund.amount });
-      const failed = change(bank, 'refunds', refund, {
-        status: 'failed',
-        failureReason: 'expired_or_canceled_card',
-      });
-      bank.emit('refund.failed', failed.intent, refundObject(bank.state, failed));
-      changed.push(settled(bank, failed));
+      bank.emit('refund.failed', settled.intent, refundObject(bank.state, settled));
     }
+    bank.emit('refund.updated', settled.intent, refundObject(bank.state, settled));
+    changed.push(settled);
   }
   return changed;
-}
-
-function settled(bank: Bank, refund: RefundRow): RefundRow {
-  bank.emit('refund.updated', refund.intent, refundObject(bank.state, refund));
-  return refund;
 }

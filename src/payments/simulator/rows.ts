@@ -1,4 +1,4 @@
-import type { Decline } from './cards.ts';
+import type { Decline, RefundManner } from './cards.ts';
 
 /**
  * What the simulator remembers. Rows are compact and never changed in place: an operation puts a new version, which the
@@ -46,6 +46,8 @@ export interface IntentRow {
   actionUrl: string | null;
   /** Confirmations so far; Stripe limits them and then cancels the intent. */
   tries: number;
+  /** How long a reservation of the present try will stand, ms; as usual where it is not said. */
+  holdMs?: number;
 }
 
 export interface IntentError {
@@ -89,6 +91,10 @@ export interface RefundRow {
   failureReason: string | null;
   pendingReason: string | null;
   metadata: Record<string, string>;
+  /** How it goes on; as the card says where it is absent. */
+  manner?: RefundManner;
+  /** When it goes on by itself. */
+  settleAt?: number;
 }
 
 export interface MethodRow {

@@ -6,11 +6,12 @@ import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
 import type { Random } from '../../runtime/random.ts';
 import { type ApiAnswer, createApi } from './api.ts';
-import { createBank } from './bank.ts';
-import { createFaults } from './faults.ts';
+import { type Bank, chargeOf, createBank, find, type RequestMark } from './bank.ts';
+import { createFaults, type FaultSubject } from './faults.ts';
 import { parseForm } from './form.ts';
 import { openJournal } from './journal.ts';
-import { createSite } from './site.ts';
+import type { EventRow } from './rows.ts';
+import { createSite, settleDue } from './site.ts';
 import { createState, type JournalRecord } from './state.ts';
 import { createWebhooks, SUBSCRIBED } from './webhooks.ts';
 
@@ -55,7 +56,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   const port = await listen(server, options.port, options.host);
   const url = `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}`;
 
-  const mark = { requestId: null, key: null };
+  const mark: RequestMark = { requestId: null, key: null, manner: {} };
   const events = options.webhookEvents ?? SUBSCRIBED;
   const subscribed = (type: string): boolean => events === 'all' || events.includes(type);
   const bank = createBank({ state, clock, random, publicUrl: options.publicUrl ?? url, mark, subscribed });
@@ -67,6 +68,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
     faults,
     log,
     signal: stopping.signal,
+    subject: (event) => subjectOf(bank, event),
     onDelivered: (event) => {
       state.replay({ delivered: [event.id] });
       journal.append({ delivered: [event.id] }).catch((cause) => log.error({ cause }, 'simulator: journal'));
@@ -87,7 +89,12 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   const site = createSite({ bank, state, mark, journal, faults, webhooks, stripeJs });
 
   webhooks.target(options.webhookUrl ?? null);
-  webhooks.deliver([...state.tables.events.values()]);
+  void webhooks.deliver([...state.tables.events.values()]);
+  const endSettling = everySecond(clock, () =>
+    settleDue({ bank, state, mark, journal, webhooks }).catch((cause) => {
+      if (!stopping.signal.aborted) log.error({ cause }, 'simulator: what was due is not settled');
+    }),
+  );
 
   server.on('request', (req: IncomingMessage, res: ServerResponse) => {
     const [pathname = '/', query = ''] = (req.url ?? '/').split('?', 2);
@@ -106,10 +113,38 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
     url,
     stop: async () => {
       stopping.abort();
+      endSettling();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await journal.close();
     },
+  };
+}
+
+/** Answers the way to end it. */
+function everySecond(clock: Clock, task: () => Promise<void>): () => void {
+  let ended = false;
+  let cancel = (): void => {};
+  const next = (): void => {
+    if (!ended) cancel = clock.after(1000, () => void task().finally(next));
+  };
+  next();
+  return () => {
+    ended = true;
+    cancel();
+  };
+}
+
+function subjectOf(bank: Bank, event: EventRow): FaultSubject {
+  const intent = event.intent === null ? undefined : find(bank, 'intents', event.intent);
+  const method = intent && (intent.method ?? chargeOf(bank, intent)?.method);
+  return {
+    route: undefined,
+    card: method ? find(bank, 'methods', method)?.card : undefined,
+    key: event.key ?? undefined,
+    intent: event.intent ?? undefined,
+    reference: intent?.metadata.order,
+    event: event.type,
   };
 }
 
@@ -143,13 +178,13 @@ async function handleApi(
     res.writeHead(204, CORS).end();
     return;
   }
-  const body = await readBody(req);
+  const sent = await readBody(req);
   const requestId = newId('req');
   const answer: ApiAnswer = await handle({
     requestId,
     method: req.method ?? 'GET',
     path,
-    params: body === null ? null : parseForm(req.method === 'POST' ? body : query.toString()),
+    params: sent === null ? null : parseForm(req.method === 'POST' ? sent : query.toString()),
     secret: bearer(req.headers.authorization),
     key: header(req, 'idempotency-key'),
   });
@@ -158,17 +193,19 @@ async function handleApi(
     return;
   }
   const key = header(req, 'idempotency-key');
-  res
-    .writeHead(answer.status, {
-      ...CORS,
-      ...answer.headers,
-      'content-type': 'application/json',
-      'cache-control': 'no-cache, no-store',
-      'request-id': requestId,
-      'stripe-version': header(req, 'stripe-version') ?? '',
-      ...(key && { 'idempotency-key': encodeURI(key) }),
-    })
-    .end(answer.body);
+  const body = Buffer.from(answer.body);
+  res.writeHead(answer.status, {
+    ...CORS,
+    ...answer.headers,
+    'content-type': 'application/json',
+    'content-length': body.length,
+    'cache-control': 'no-cache, no-store',
+    'request-id': requestId,
+    'stripe-version': header(req, 'stripe-version') ?? '',
+    ...(key && { 'idempotency-key': encodeURI(key) }),
+  });
+  if (answer.kind === 'cut') res.write(body.subarray(0, body.length >> 1), () => req.socket.destroy());
+  else res.end(body);
 }
 
 function header(req: IncomingMessage, name: string): string | null {

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Bank, find, methodOf, type RequestMark } from './bank.ts';
-import { type Faults, parseFault } from './faults.ts';
-import { authenticate } from './intents.ts';
+import { faultFromForm, type Faults, type FaultSwitch, parseFault } from './faults.ts';
+import { authenticate, expireIfDue } from './intents.ts';
 import type { Journal } from './journal.ts';
-import { readLedger } from './ledger.ts';
-import { authenticationPage, ledgerPage, messagePage } from './pages.ts';
+import { readLedger, readLedgerOf } from './ledger.ts';
+import { authenticationPage, ledgerPage, messagePage, type Switches } from './pages.ts';
 import { settleRefunds } from './refunds.ts';
 import type { IntentRow } from './rows.ts';
 import type { JournalRecord, State } from './state.ts';
@@ -34,16 +34,23 @@ export interface Site {
 export function createSite(deps: SiteDeps): Site {
   return {
     handle: async (req, res, path, query, body) => {
-      // Nobody sees what is not yet on disk.
-      await deps.journal.settled();
       if (body === null) return json(res, 413, { error: 'the body is too large' });
       const route = `${req.method} ${path}`;
       if (route === 'GET /') {
-        return html(res, 200, ledgerPage(readLedger(deps.state), deps.faults.list()));
+        await settleDue(deps);
+        const page = ledgerPage(readLedger(deps.state), switches(deps));
+        await deps.journal.settled();
+        return html(res, 200, page);
       }
       if (route === 'GET /v3/' || route === 'GET /v3') return script(res, deps.stripeJs);
       if (path.startsWith('/authenticate/')) return bankPage(deps, req, res, path, query, body);
-      if (path.startsWith('/_sim/')) return control(deps, res, route, body);
+      if (path.startsWith('/_sim/')) {
+        // A page elsewhere could make a browser post its form here.
+        if (req.headers['sec-fetch-site'] === 'cross-site') return json(res, 403, { error: 'from another site' });
+        return isForm(req, body)
+          ? formControl(deps, res, path, new URLSearchParams(body))
+          : control(deps, res, route, query, body);
+      }
       return html(res, 404, messagePage('Not found', 'The simulator has no such page.'));
     },
   };
@@ -57,19 +64,30 @@ async function bankPage(
   query: URLSearchParams,
   body: string,
 ): Promise<void> {
-  const form = req.method === 'POST' ? new URLSearchParams(body) : query;
+  const answering = req.method === 'POST';
+  const form = answering ? new URLSearchParams(body) : query;
   const intent = find(deps.bank, 'intents', path.slice('/authenticate/'.length));
+  await deps.journal.settled();
   if (!intent || form.get('client_secret') !== intent.clientSecret) {
     return html(res, 404, messagePage('Not found', 'There is no such payment.'));
   }
-  if (req.method === 'POST') {
+  const struck = deps.faults.strike('page', {
+    route: answering ? 'authenticate' : 'authenticate.show',
+    card: intent.method ? methodOf(deps.bank, intent.method).card : undefined,
+    key: undefined,
+    intent: intent.id,
+    reference: intent.metadata.order,
+    event: undefined,
+  });
+  const verdict = await struck.arrive();
+  if (verdict === 'drop') return void req.socket.resetAndDestroy();
+  if (verdict === 'abandon') return html(res, 200, messagePage('Closed', 'The window was closed.'));
+  if (answering) {
     const answer = form.get('answer');
     if (answer !== 'authorise' && answer !== 'refuse') {
       return html(res, 400, messagePage('Not understood', 'Choose to authorise or to refuse.'));
     }
-    deps.mark.requestId = null;
-    deps.mark.key = null;
-    return back(res, await commit(deps, () => authenticate(deps.bank, intent, answer === 'authorise')));
+    return back(res, await commit(deps, () => authenticateNow(deps, intent.id, answer === 'authorise')));
   }
   if (intent.status !== 'requires_action' || intent.method === null) return back(res, intent);
   return html(res, 200, authenticationPage(intent, methodOf(deps.bank, intent.method)));
@@ -89,28 +107,119 @@ function back(res: ServerResponse, intent: IntentRow): void {
   res.writeHead(303, { location: url.href, 'cache-control': 'no-store' }).end();
 }
 
-async function commit<T>(deps: SiteDeps, operation: () => T): Promise<T> {
-  const result = operation();
+/** As it is by then: a fault may have kept the answer waiting. */
+function authenticateNow(deps: SiteDeps, id: string, accepted: boolean): IntentRow {
+  const intent = find(deps.bank, 'intents', id);
+  if (!intent) throw new Error(`${id} is gone`);
+  return authenticate(deps.bank, intent, accepted);
+}
+
+type CommitDeps = Pick<SiteDeps, 'bank' | 'state' | 'mark' | 'journal' | 'webhooks'>;
+
+/** Runs what no request of the API asked for; resolves with its result once it is on disk. */
+async function commit<T>(deps: CommitDeps, operation: () => T): Promise<T> {
+  deps.mark.requestId = null;
+  deps.mark.key = null;
+  deps.mark.manner = {};
+  const result = wholly(deps.state, operation);
   const puts = deps.state.take();
   if (puts.length > 0) await deps.journal.append({ puts });
-  deps.webhooks.deliver(puts.flatMap((put) => (put.table === 'events' ? [put.row] : [])));
+  void deps.webhooks.deliver(puts.flatMap((put) => (put.table === 'events' ? [put.row] : [])));
   return result;
 }
 
-async function control(deps: SiteDeps, res: ServerResponse, route: string, body: string): Promise<void> {
+function wholly<T>(state: State, operation: () => T): T {
+  try {
+    return operation();
+  } catch (fault) {
+    state.discard();
+    throw fault;
+  }
+}
+
+/** What happens by itself when its time has come: reservations end, refunds arrive or fail. */
+export async function settleDue(deps: CommitDeps): Promise<void> {
+  await commit(deps, () => {
+    for (const intent of deps.state.tables.intents.values()) expireIfDue(deps.bank, intent);
+    settleRefunds(deps.bank, 'due');
+  });
+}
+
+function switches(deps: SiteDeps): Switches {
+  return {
+    faults: deps.faults.list(),
+    struck: deps.faults.struck(),
+    webhooksWaiting: deps.webhooks.waiting(),
+  };
+}
+
+/** `curl -d` sends JSON under this type too. */
+function isForm(req: IncomingMessage, body: string): boolean {
+  const type = req.headers['content-type'] ?? '';
+  return type.startsWith('application/x-www-form-urlencoded') && !body.startsWith('{');
+}
+
+/** The page's buttons: the same switches, answered by the page again. */
+async function formControl(
+  deps: SiteDeps,
+  res: ServerResponse,
+  path: string,
+  form: URLSearchParams,
+): Promise<void> {
+  switch (path) {
+    case '/_sim/faults': {
+      const fault: FaultSwitch | string = faultFromForm(form);
+      if (typeof fault === 'string') return html(res, 400, messagePage('Not understood', fault));
+      deps.faults.add(fault);
+      break;
+    }
+    case '/_sim/faults/off': {
+      const id = form.get('id');
+      if (id === null) deps.faults.clear();
+      else deps.faults.remove(id);
+      break;
+    }
+    case '/_sim/webhooks/release':
+      deps.webhooks.release();
+      break;
+    case '/_sim/refunds/settle':
+      await commit(deps, () => settleRefunds(deps.bank, 'all'));
+      break;
+    default:
+      return html(res, 404, messagePage('Not found', 'The simulator has no such switch.'));
+  }
+  res.writeHead(303, { location: '/', 'cache-control': 'no-store' }).end();
+}
+
+async function control(
+  deps: SiteDeps,
+  res: ServerResponse,
+  route: string,
+  query: URLSearchParams,
+  body: string,
+): Promise<void> {
+  if (route.startsWith('DELETE /_sim/faults/')) {
+    const removed = deps.faults.remove(route.slice('DELETE /_sim/faults/'.length));
+    return json(res, removed ? 200 : 404, { faults: deps.faults.list() });
+  }
   switch (route) {
-    case 'GET /_sim/ledger':
-      return json(res, 200, readLedger(deps.state));
+    case 'GET /_sim/ledger': {
+      await settleDue(deps);
+      const of = query.get('of');
+      const ledger = of === null ? readLedger(deps.state) : readLedgerOf(deps.state, of);
+      // Nobody sees what is not yet on disk: read first, so that what was read is waited for.
+      await deps.journal.settled();
+      return json(res, 200, ledger);
+    }
     case 'GET /_sim/faults':
-      return json(res, 200, { faults: deps.faults.list() });
+      return json(res, 200, { faults: deps.faults.list(), struck: deps.faults.struck() });
     case 'DELETE /_sim/faults':
       deps.faults.clear();
       return json(res, 200, { faults: [] });
     case 'POST /_sim/faults': {
       const fault = parseFault(parseJson(body));
       if (typeof fault === 'string') return json(res, 400, { error: fault });
-      deps.faults.add(fault);
-      return json(res, 201, fault);
+      return json(res, 201, { ...fault, id: deps.faults.add(fault) });
     }
     case 'GET /_sim/webhooks':
       return json(res, 200, { waiting: deps.webhooks.waiting() });
@@ -126,7 +235,7 @@ async function control(deps: SiteDeps, res: ServerResponse, route: string, body:
     }
     case 'POST /_sim/refunds/settle':
       return json(res, 200, {
-        settled: (await commit(deps, () => settleRefunds(deps.bank))).map((row) => row.id),
+        settled: (await commit(deps, () => settleRefunds(deps.bank, 'all'))).map((row) => row.id),
       });
     default:
       return json(res, 404, { error: 'no such switch' });

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
-import type { Faults } from './faults.ts';
+import type { DeliveryOrder, Faults, FaultSubject } from './faults.ts';
 import { eventObject } from './render.ts';
 import type { EventRow } from './rows.ts';
 
@@ -27,8 +27,9 @@ export const SUBSCRIBED: readonly string[] = [
 export interface Webhooks {
   /** Where deliveries go from now on; null: nowhere, events wait. */
   target(url: string | null): void;
-  deliver(events: EventRow[]): void;
-  /** Lets go what a `webhook_hold` kept, or what waited for a target; answers how many. */
+  /** Resolves once each that is to be delivered at once has been tried. */
+  deliver(events: EventRow[]): Promise<void>;
+  /** Lets go what a fault kept, or what waited for a target; answers how many. */
   release(): number;
   waiting(): number;
 }
@@ -41,7 +42,9 @@ export function createWebhooks(deps: {
   log: Logger;
   /** Ends all tries when the simulator stops. */
   signal: AbortSignal;
-  /** Called once an event was accepted with a 2xx. */
+  /** What the event is about, for faults to match. */
+  subject(event: EventRow): FaultSubject;
+  /** Called once an event was accepted with a 2xx, or a fault let it never be delivered. */
   onDelivered(event: EventRow): void;
 }): Webhooks {
   const { clock, faults, log, signal } = deps;
@@ -49,6 +52,8 @@ export function createWebhooks(deps: {
   setMaxListeners(0, signal);
   let url: string | null = null;
   let kept: EventRow[] = [];
+  /** By payment: lets go the one that waits to be overtaken. */
+  const waiting = new Map<string, () => void>();
 
   const send = async (event: EventRow): Promise<boolean> => {
     const target = url;
@@ -81,11 +86,13 @@ export function createWebhooks(deps: {
     }
   };
 
-  const run = async (event: EventRow, delayMs: number): Promise<void> => {
+  const run = async (event: EventRow, delayMs: number, onTried: () => void): Promise<void> => {
     try {
       if (delayMs > 0) await clock.sleep(delayMs, signal);
       for (let tries = 0; tries < TRIES_MAX; tries++) {
-        if (await send(event)) {
+        const accepted = await send(event);
+        onTried();
+        if (accepted) {
           deps.onDelivered(event);
           return;
         }
@@ -98,31 +105,46 @@ export function createWebhooks(deps: {
     }
   };
 
-  const dispatch = (event: EventRow): void => {
+  /** Resolves when every copy was tried once; each goes on by itself until it is accepted. */
+  const start = async (event: EventRow, copies = 1, delayMs = 0): Promise<void> => {
+    const tries = Array.from(
+      { length: copies },
+      () => new Promise<void>((resolve) => void run(event, delayMs, resolve).then(resolve)),
+    );
+    await Promise.all(tries);
+    if (event.intent !== null) waiting.get(event.intent)?.();
+  };
+
+  /** Keeps it until `start` has sent another one about its payment. */
+  const letOvertake = (event: EventRow, intent: string, order: DeliveryOrder, withinMs: number): void => {
+    const letGo = (): void => {
+      cancel();
+      waiting.delete(intent);
+      void start(event, order.copies, order.delayMs);
+    };
+    const cancel = clock.after(withinMs, letGo);
+    waiting.set(intent, letGo);
+  };
+
+  const dispatch = async (event: EventRow): Promise<void> => {
     if (event.delivered) return;
-    const { hold, copies, delayMs } = faults
-      .strike('webhook', {
-        route: undefined,
-        card: undefined,
-        key: event.key ?? undefined,
-        intent: event.intent ?? undefined,
-        reference: undefined,
-        event: event.type,
-      })
-      .delivery();
-    if (hold || url === null) {
-      kept.push(event);
-      return;
-    }
-    for (let copy = 0; copy < copies; copy++) void run(event, delayMs);
+    const order = faults.strike('webhook', deps.subject(event)).delivery();
+    const { intent } = event;
+    if (order.never) deps.onDelivered(event);
+    else if (order.hold || url === null) kept.push(event);
+    else if (order.overtakenWithinMs !== null && intent !== null && !waiting.has(intent)) {
+      letOvertake(event, intent, order, order.overtakenWithinMs);
+    } else await start(event, order.copies, order.delayMs);
   };
 
   const release = (): number => {
     if (url === null) return 0;
+    const count = kept.length + waiting.size;
+    for (const letGo of [...waiting.values()]) letGo();
     const events = kept;
     kept = [];
-    for (const event of events) void run(event, 0);
-    return events.length;
+    for (const event of events) void start(event);
+    return count;
   };
 
   return {
@@ -131,11 +153,11 @@ export function createWebhooks(deps: {
       url = next;
       if (first) release();
     },
-    deliver: (events) => {
-      for (const event of events) dispatch(event);
+    deliver: async (events) => {
+      await Promise.all(events.map(dispatch));
     },
     release,
-    waiting: () => kept.length,
+    waiting: () => kept.length + waiting.size,
   };
 }
 
