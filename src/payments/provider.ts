@@ -25,6 +25,8 @@ export interface PaymentProvider {
   void(command: VoidCommand): Promise<ProviderAnswer>;
   /** Gives captured money back, whole or in part, minor units. */
   refund(command: RefundCommand): Promise<RefundAnswer>;
+  /** All refunds of a captured object as they now stand, in any order, each with the reference that it was asked with. */
+  refunds(object: ProviderObjectId): Promise<RefundsAnswer>;
   /** The object's present state by the provider's id: `done` with a view of any status, or `unknown`. */
   lookup(object: ProviderObjectId): Promise<ProviderAnswer>;
   /**
@@ -171,11 +173,17 @@ export interface RefundView {
   amount: number;
   currency: string;
   status: 'pending' | 'succeeded' | 'failed';
+  /** Why it waits or failed, in the provider's words; null when it does neither. */
+  reason: string | null;
 }
 
 export type RefundAnswer =
   | { kind: 'done' | 'pending'; refund: RefundView }
   | { kind: 'refused'; detail: string }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
+
+export type RefundsAnswer =
+  | { kind: 'done'; refunds: RefundView[] }
   | { kind: 'unknown'; reason: UnknownReason; detail: string };
 
 export interface ProviderEvent {

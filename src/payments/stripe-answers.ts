@@ -106,6 +106,7 @@ export function refundViewOf(refund: Stripe.Refund): RefundView {
     amount: refund.amount,
     currency: refund.currency.toUpperCase(),
     status: refundStatus(refund.status),
+    reason: refund.failure_reason ?? refund.pending_reason ?? null,
   };
 }
 

@@ -16,6 +16,8 @@ import type {
   ProviderEvent,
   RefundAnswer,
   RefundCommand,
+  RefundsAnswer,
+  RefundView,
   VoidCommand,
 } from './provider.ts';
 import { refundViewOf, unknown, type Verdict, verdictOf, viewOf } from './stripe-answers.ts';
@@ -61,6 +63,7 @@ export function createStripeProvider(options: StripeOptions): PaymentProvider {
     capture: async (command) => attempt(capturing(stripe, command), command.object, judgeCapture),
     void: async (command) => attempt(cancellation(stripe, command), command.object, judgeVoid),
     refund: async (command) => refund(stripe, command, options.log),
+    refunds: (object) => refundsOf(stripe, object),
     lookup: async (object) => {
       const found = await look(object);
       return 'kind' in found ? found : { kind: 'done', view: found };
@@ -265,6 +268,28 @@ async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Prom
       'stripe: refund unknown',
     );
     return verdict;
+  }
+}
+
+const REFUNDS_PAGE = 100;
+
+async function refundsOf(stripe: Stripe, object: string): Promise<RefundsAnswer> {
+  const found: RefundView[] = [];
+  try {
+    for (let after: string | undefined; ; ) {
+      const page = await stripe.refunds.list({
+        payment_intent: object,
+        limit: REFUNDS_PAGE,
+        ...(after !== undefined && { starting_after: after }),
+      });
+      found.push(...page.data.map(refundViewOf));
+      after = page.data.at(-1)?.id;
+      if (!page.has_more || after === undefined) return { kind: 'done', refunds: found };
+    }
+  } catch (fault) {
+    const verdict = verdictOf(fault);
+    if (verdict.kind === 'unknown') return verdict;
+    return { kind: 'unknown', reason: 'not_found', detail: verdict.detail };
   }
 }
 

@@ -1,0 +1,108 @@
+/**
+ * What is to be kept of a paid order's money, and what a refund gives back: the one rule behind P8. All sums are minor units
+ * of the order's currency. `refund_make` (migrations/0015_refunds.sql) decides by the same rule; a contract test compares them.
+ */
+import { assert } from './outcome.ts';
+
+/** A ticket as it was paid for. */
+export interface PaidTicket {
+  ticket: string;
+  price: number;
+  fee: number;
+  /** False once it was refunded. */
+  valid: boolean;
+}
+
+/** What one refund came to. */
+export interface GivenBack {
+  /** Of its tickets' fees: not given back. */
+  feesKept: number;
+  /** Of the order's fee: given back. */
+  orderFee: number;
+  /** On top of what its tickets came to. */
+  goodwill: number;
+  /** All of it: what leaves the account. */
+  amount: number;
+}
+
+/** An order that was captured, with everything that was decided about it since. */
+export interface PaidOrder {
+  tickets: readonly PaidTicket[];
+  orderFee: number;
+  refunds: readonly GivenBack[];
+}
+
+export interface RefundWish {
+  /** `all`: those that are valid. None: a sum of goodwill alone. */
+  tickets: readonly string[] | 'all';
+  /** `returned`: the tickets' fees too, and the order's fee when no ticket stays valid. */
+  fees: 'returned' | 'kept';
+  goodwill: number;
+}
+
+export type RefundDecision =
+  | ({ kind: 'refund'; tickets: string[]; last: boolean } & GivenBack)
+  /** Not valid, or none of this order's. */
+  | { kind: 'not_valid'; tickets: string[] }
+  /** More than what is left of the order's money. */
+  | { kind: 'too_much'; amount: number; most: number }
+  /** Neither a ticket nor a sum. */
+  | { kind: 'nothing' };
+
+const sum = (amounts: readonly number[]): number => amounts.reduce((total, amount) => total + amount, 0);
+
+/** What the order cost, and was captured. */
+export function capturedOf({ tickets, orderFee }: PaidOrder): number {
+  return sum(tickets.map(({ price, fee }) => price + fee)) + orderFee;
+}
+
+/**
+ * P8: what captured − refunded has to be once every refund has gone through: valid tickets with their fees, the fees that
+ * were kept, less goodwill.
+ */
+export function dueOf(order: PaidOrder): number {
+  const valid = order.tickets.filter((ticket) => ticket.valid).map(({ price, fee }) => price + fee);
+  return dueSum({
+    valid: sum(valid),
+    orderFee: order.orderFee - sum(order.refunds.map((refund) => refund.orderFee)),
+    feesKept: sum(order.refunds.map(({ feesKept }) => feesKept)),
+    goodwill: sum(order.refunds.map(({ goodwill }) => goodwill)),
+  });
+}
+
+/** The same, where sums are what is known. `valid`: prices and fees of valid tickets; `orderFee`: what of it was kept. */
+export function dueSum(sums: { valid: number; orderFee: number; feesKept: number; goodwill: number }): number {
+  return sums.valid + sums.orderFee + sums.feesKept - sums.goodwill;
+}
+
+/** What can still be given back: nothing is given back twice, nor more than was taken. */
+export function leftOf(order: PaidOrder): number {
+  return capturedOf(order) - sum(order.refunds.map(({ amount }) => amount));
+}
+
+/**
+ * What a refund would do. `step`: sums leave only in multiples of it (`stepOf`); this is the one place that rounds, up and
+ * so in the buyer's favour, and what that adds is goodwill. It never exceeds what is left, which is a multiple itself.
+ */
+export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): RefundDecision {
+  const { goodwill } = wish;
+  assert(Number.isSafeInteger(goodwill) && goodwill >= 0, `goodwill ${goodwill}`);
+  const valid = order.tickets.filter((ticket) => ticket.valid);
+  const asked = wish.tickets === 'all' ? valid.map(({ ticket }) => ticket) : [...new Set(wish.tickets)];
+  const wanted = valid.filter(({ ticket }) => asked.includes(ticket));
+  const unknown = asked.filter((ticket) => !wanted.some((one) => one.ticket === ticket));
+  if (unknown.length > 0) return { kind: 'not_valid', tickets: unknown };
+  const last = wanted.length > 0 && wanted.length === valid.length;
+  const fees = sum(wanted.map(({ fee }) => fee));
+  const feesKept = wish.fees === 'kept' ? fees : 0;
+  const given = sum(order.refunds.map((refund) => refund.orderFee));
+  const orderFee = wish.fees === 'returned' && last ? order.orderFee - given : 0;
+  const exact = sum(wanted.map(({ price }) => price)) + fees - feesKept + orderFee + goodwill;
+  const rounding = (step - (exact % step)) % step;
+  const amount = exact + rounding;
+  const most = leftOf(order);
+  if (amount > most) return { kind: 'too_much', amount, most };
+  if (amount === 0 && wanted.length === 0) return { kind: 'nothing' };
+  const tickets = wanted.map(({ ticket }) => ticket);
+  return { kind: 'refund', tickets, last, feesKept, orderFee, goodwill: goodwill + rounding, amount };
+}
