@@ -59,6 +59,8 @@ export type OrderEnd =
   | 'limit'
   | 'event_cancelled'
   | 'capture_refused'
+  /** All of its tickets were. */
+  | 'refunded'
   | 'payment_mismatch';
 
 /** States in which nothing more will happen by itself. */

@@ -128,6 +128,7 @@ export const endTexts: Record<string, string> = {
     'The limit of seats was reached. Nothing was charged; your bank may show the reservation for some days.',
   event_cancelled: 'The event was cancelled.',
   capture_refused: 'The bank took its promise back. Nothing was charged and the seats are free again.',
+  refunded: 'Its tickets were refunded and are not valid any more.',
   payment_mismatch: 'The payment did not match the order. Nothing was charged.',
 };
 

@@ -50,6 +50,7 @@ export const orderTexts = {
     event_cancelled: 'The event was cancelled.',
     capture_refused:
       'Your bank first agreed and then refused to pay. The seats were freed. Nothing was charged.',
+    refunded: 'Its tickets were refunded and are not valid any more.',
     payment_mismatch:
       'The payment did not match the order. Nothing was taken; a reservation on your card lapses by itself.',
   } as Record<string, string>,
