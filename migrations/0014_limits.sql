@@ -460,7 +460,8 @@ DECLARE
 BEGIN
   IF NOT pg_try_advisory_xact_lock(20261, 15) THEN RETURN NULL; END IF;
   SELECT * INTO r FROM reconcile_runs WHERE scheduled ORDER BY started_at DESC LIMIT 1 FOR UPDATE;
-  IF r.step <> 'done' THEN
+  -- One that comes to no end is given up: perhaps its cursor is not known to the provider any more.
+  IF r.step <> 'done' AND r.started_at > v_now - 4 * p_every_ms * interval '1 millisecond' THEN
     IF r.claimed_until > v_now AND r.owner <> p_owner THEN RETURN NULL; END IF;
     UPDATE reconcile_runs SET owner = p_owner, claimed_until = v_now + p_lease_ms * interval '1 millisecond'
     WHERE run_id = r.run_id RETURNING * INTO r;

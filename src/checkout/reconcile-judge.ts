@@ -1,0 +1,101 @@
+import type { PaymentView } from '../payments/provider.ts';
+import type { FindingKind, Misfit, OrderMoney } from '../sales/reconcile-findings.ts';
+
+/** How one payment of the provider stands beside the record. */
+export type Judgement =
+  | { kind: 'fits' }
+  /** None of ours as far as anybody can tell, and no money is on it. */
+  | { kind: 'idle' }
+  /** The saga is still at it, and will end it (P4). */
+  | { kind: 'under_way' }
+  /** It names our order, which does not know it: an opening whose answer was lost. `misfit`: money is on it. */
+  | { kind: 'stray'; misfit: Misfit | null }
+  | { kind: 'misfit'; misfit: Misfit };
+
+/**
+ * `order`: the one that the payment names, read after the payment; null: there is none. Amounts are minor units. Says nothing
+ * of what should be done about it: that is the saga's, or an operator's.
+ */
+export function judgePayment(view: PaymentView, order: OrderMoney | null): Judgement {
+  const { object, status, reference, captured, refunded } = view;
+  const moneyStands = status === 'authorised' || captured > refunded;
+  const misfit = (kind: FindingKind, says: string): Misfit => ({
+    kind,
+    subject: object,
+    order: order?.order ?? null,
+    object,
+    says,
+    detail: {
+      event: order?.event ?? null,
+      state: order?.state ?? null,
+      status,
+      amount: view.amount,
+      currency: view.currency,
+      captured,
+      refunded,
+      reference,
+    },
+  });
+  const money = `${view.amount} ${view.currency} (${status}, ${captured} captured, ${refunded} refunded)`;
+  if (order === null) {
+    if (!moneyStands) return { kind: 'idle' };
+    return {
+      kind: 'misfit',
+      misfit:
+        reference === ''
+          ? misfit('no_reference', `${object} over ${money} names no order`)
+          : misfit(
+              'unknown_order',
+              `${object} over ${money} names order ${reference}, which the record does not have`,
+            ),
+    };
+  }
+  if (order.underWay) return { kind: 'under_way' };
+  const ours = order.payments.find((payment) => payment.object === object);
+  const named = `order ${order.order} (${order.state})`;
+  if (!ours) {
+    const says = `${object} over ${money} names ${named}, which does not know it`;
+    return { kind: 'stray', misfit: moneyStands ? misfit('unknown_payment', says) : null };
+  }
+  if (moneyStands && (view.amount !== order.amount || view.currency !== order.currency)) {
+    const says = `${object} is over ${view.amount} ${view.currency}, ${named} over ${order.amount} ${order.currency}`;
+    return { kind: 'misfit', misfit: misfit('amount_differs', says) };
+  }
+  if (captured !== ours.captured) {
+    const says = `${captured} were captured on ${object}, the record of ${named} says ${ours.captured}`;
+    return { kind: 'misfit', misfit: misfit('captured_differs', says) };
+  }
+  if (refunded !== ours.refunded) {
+    const says = `${refunded} were refunded on ${object}, the record of ${named} says ${ours.refunded}`;
+    return { kind: 'misfit', misfit: misfit('refunded_differs', says) };
+  }
+  if (status === 'authorised') {
+    const says = `${view.amount} ${view.currency} are still reserved on ${object} for ${named}`;
+    return { kind: 'misfit', misfit: misfit('reservation_stands', says) };
+  }
+  return { kind: 'fits' };
+}
+
+/** The record names an object, and the provider says that there is none. */
+export function missingThere(object: string, order: OrderMoney): Misfit {
+  return {
+    kind: 'missing_there',
+    subject: object,
+    order: order.order,
+    object,
+    says: `order ${order.order} (${order.state}) names ${object}, which the provider does not know`,
+    detail: { event: order.event, state: order.state, amount: order.amount, currency: order.currency },
+  };
+}
+
+/** Sold, and nothing was ever to be captured. */
+export function unpaidSale(order: OrderMoney): Misfit {
+  return {
+    kind: 'no_payment',
+    subject: order.order,
+    order: order.order,
+    object: null,
+    says: `order ${order.order} is ${order.state} and no capture was ever written for it`,
+    detail: { event: order.event, state: order.state, amount: order.amount, currency: order.currency },
+  };
+}
