@@ -391,7 +391,8 @@ BEGIN
   SET tokens = c.tokens - cardinality(v_orders) - cardinality(v_retries), refilled_at = v_now, claimed_by = p_owner,
       claimed_until = v_now + p_lease_ms * interval '1 millisecond'
   WHERE event_no = p_event;
-  RETURN jsonb_build_object('kind', 'next', 'orders', v_orders, 'retries', v_retries);
+  RETURN jsonb_build_object('kind', 'next', 'orders', v_orders, 'retries', v_retries,
+                            'currency', (SELECT currency FROM events WHERE event_no = p_event));
 END $$;
 
 -- One order of a cancelled event: a paid one is refunded, an unpaid one closed. One whose payment waits or is unknown is being

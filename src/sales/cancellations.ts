@@ -1,7 +1,7 @@
 import type { EventNo, OrderId } from '../core/hold.ts';
 import type { Db } from './db.ts';
 import type { DecidedSeat, OperationId, Order } from './record.ts';
-import type { Refund, RefundState } from './refunds.ts';
+import type { MakeRefundOutcome, RefundState } from './refunds.ts';
 
 /** How an event is to be cancelled. */
 export interface CancellationWish {
@@ -54,19 +54,20 @@ export type StartCancellationOutcome =
   | { kind: 'not_published' };
 
 export type NextOrders =
-  | { kind: 'next'; orders: OrderId[]; retries: string[] }
+  /** Orders to be ended and failed refunds to be tried again, of an event in that currency. */
+  | { kind: 'next'; orders: OrderId[]; retries: string[]; currency: string }
   | { kind: 'done' }
   /** Another worker is at it, or it does not run. */
   | { kind: 'not_mine' };
 
 export type CancelledOrder =
-  | { kind: 'made'; order: Order; refund: Refund; seats: DecidedSeat[] }
+  /** Refunded, or why not: another worker was there first. */
+  | MakeRefundOutcome
   | { kind: 'closed'; order: Order; seats: DecidedSeat[] }
   /** Its payment is being ended. */
   | { kind: 'ending' }
   /** A call is in flight, or nothing is left to do. */
-  | { kind: 'left' }
-  | { kind: Exclude<string, 'made' | 'closed' | 'ending' | 'left'> };
+  | { kind: 'left' };
 
 /** What became of one order. */
 export interface OrderOutcome {

@@ -1,0 +1,320 @@
+import { createHash } from 'node:crypto';
+import type { OrderId } from '../core/hold.ts';
+import { stepOf } from '../core/money.ts';
+import { decideRefund, type PaidOrder, type RefundDecision, type RefundWish } from '../core/money-due.ts';
+import { assert, impossible } from '../core/outcome.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { PaymentProvider, RefundView } from '../payments/provider.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Random } from '../runtime/random.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { Changed, Claim, DecidedSeat, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
+import type {
+  MakeRefundOutcome,
+  Refund,
+  RefundRecord,
+  RefundStanding,
+  RetryRefundOutcome,
+  SettleRefundCommand,
+} from '../sales/refunds.ts';
+import { claimLeaseMs, type Standing } from './payments.ts';
+
+export interface RefundsOptions {
+  record: RefundRecord;
+  orders: Pick<SalesRecord, 'findOrder'>;
+  provider: PaymentProvider;
+  arbiter: Pick<Arbiter, 'project'>;
+  clock: Clock;
+  random: Random;
+  log: Logger;
+  /** Names this process, as in the checkout. */
+  owner: string;
+  /** After a step has freed seats or ended an order. Not awaited, must not throw. */
+  onDecided?(changed: Changed): void;
+}
+
+export interface RefundCommand extends RefundWish {
+  order: OrderId;
+  /** The organiser's Idempotency-Key: a repeat answers the same refund. */
+  requestKey: string;
+  actor: string;
+  reason: string;
+  seats: 'release' | 'block';
+}
+
+export type RefundOutcome =
+  /** As it stands after the first attempt; what is open or unknown the reconciler goes on with. */
+  | { kind: 'made' | 'repeated'; order: Order; refund: Refund }
+  | Exclude<MakeRefundOutcome, { kind: 'made' | 'repeated' }>;
+
+export type RefundPreview =
+  | RefundDecision
+  | { kind: 'unknown_order' }
+  /** Nothing was captured for it, or not yet. */
+  | { kind: 'not_paid'; order: Order };
+
+/**
+ * Refunds: decided once in the record, with the tickets that they cancel, then given back by attempts that are money
+ * operations like all others: row and key before the call, driven by their due_at, unknown until the provider's own list says
+ * how it went. Every attempt carries its operation's id as reference, so that none is made twice whatever answer was lost.
+ */
+export interface Refunds {
+  /** What it would come to; changes nothing. */
+  preview(order: OrderId, wish: RefundWish): Promise<RefundPreview>;
+  make(command: RefundCommand): Promise<RefundOutcome>;
+  /** Another attempt of one that failed, by an organiser. */
+  retry(refund: string, actor: string): Promise<RetryRefundOutcome>;
+  elsewhere: RefundRecord['elsewhere'];
+  /** Carries a claimed attempt on as far as it gets. */
+  drive(standing: Standing): Promise<Standing>;
+  /** Looks at all of an order's attempts because the provider said so. False: it did not answer, ask again later. */
+  inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+  /** Tells the arbiter which seats a step has freed or blocked. */
+  decided(order: Order, seats: DecidedSeat[]): Promise<void>;
+  /** Ids of an attempt that is about to be written. */
+  newAttempt(order: OrderId): { operation: string; key: string };
+}
+
+/** Providers drop idempotency keys after 24 h: the same key would then do the work again. */
+const keyAgeMaxMs = 20 * 3_600_000;
+const firstGapMs = 2_000;
+/** Bounds P4: once the provider answers, an unknown refund ends within two of these. */
+const gapMaxMs = 45_000;
+/** A pending one may take days; the provider's event is quicker. */
+const pendingGapMs = 10_000;
+const pendingGapMaxMs = 15 * 60_000;
+/** A key that answers with an error so often replays it for ever. The provider's list shows that it did nothing. */
+const sameErrorsMax = 4;
+
+export function createRefunds(options: RefundsOptions): Refunds {
+  const { record, orders, provider, arbiter, clock, random, log } = options;
+  const claimOf: Claim = { owner: options.owner, leaseMs: claimLeaseMs };
+
+  const newAttempt = (order: OrderId) => {
+    const operation = random.uuid();
+    return { operation, key: `${order}:refund:${operation}` };
+  };
+
+  /** Every step of the record may be repeated, so an unknown outcome is asked for again, by the same step. */
+  async function surely<Result>(step: () => Promise<Result>): Promise<Result> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await step();
+      } catch (error) {
+        if (!(error instanceof StoreFault) || attempt >= 3) throw error;
+        await clock.sleep(100 * attempt);
+      }
+    }
+  }
+
+  async function preview(id: OrderId, wish: RefundWish): Promise<RefundPreview> {
+    const order = await orders.findOrder(id);
+    if (!order) return { kind: 'unknown_order' };
+    const paid = await paidOrder(order);
+    if (order.state !== 'paid' && (order.state !== 'cancelled' || paid.refunds.length === 0)) {
+      return { kind: 'not_paid', order };
+    }
+    return decideRefund(paid, wish, stepOf(order.currency));
+  }
+
+  async function paidOrder(order: Order): Promise<PaidOrder> {
+    const [tickets, refunds] = await Promise.all([
+      record.paidTickets(order.eventNo, order.order),
+      record.ofOrder(order.order),
+    ]);
+    return { tickets, orderFee: order.orderFee, refunds };
+  }
+
+  async function make(command: RefundCommand): Promise<RefundOutcome> {
+    const order = await orders.findOrder(command.order);
+    if (!order) return { kind: 'unknown_order' };
+    const ids = { refund: random.uuid(), ...newAttempt(order.order) };
+    const request = requestOf(command);
+    const outcome = await surely(() =>
+      record.make({ ...command, ...ids, request, step: stepOf(order.currency) }, claimOf),
+    );
+    if (outcome.kind !== 'made') return outcome;
+    await decided(outcome.order, outcome.seats);
+    return { kind: 'made', ...(await driven(outcome)) };
+  }
+
+  async function retry(refund: string, actor: string): Promise<RetryRefundOutcome> {
+    const known = await record.find(refund);
+    if (!known) return { kind: 'unknown_refund' };
+    const ids = newAttempt(known.order);
+    const outcome = await record.retry({ refund, ...ids, actor }, claimOf);
+    if (outcome.kind !== 'retried') return outcome;
+    return { ...outcome, ...(await driven(outcome)) };
+  }
+
+  /** The refund is decided, whatever becomes of its first attempt here: the reconciler goes on. */
+  async function driven(made: {
+    order: Order;
+    refund: Refund;
+    operation: MoneyOperation | null;
+  }): Promise<{ order: Order; refund: Refund }> {
+    const { order, operation } = made;
+    if (!operation) return { order, refund: made.refund };
+    try {
+      await drive({ order, operation });
+    } catch (err) {
+      log.error({ err, order: order.order }, 'a refund could not be carried on; it will be tried again');
+    }
+    return { order, refund: (await record.find(made.refund.refund)) ?? made.refund };
+  }
+
+  async function drive({ order, operation }: Standing): Promise<Standing> {
+    assert(operation.kind === 'refund' && operation.providerObject, 'a refund is of an object');
+    const attempt = await record.attemptOf(operation.operation);
+    assert(attempt, `a refund of operation ${operation.operation}`);
+    // Its own request may have arrived, and so may one of an attempt before it that seemed to have failed.
+    const first = operation.state === 'open' && operation.attempts <= 1 && attempt.others.length === 0;
+    if (!first) {
+      const seen = await provider.refunds(operation.providerObject);
+      if (seen.kind === 'unknown') return undecided(operation, `${seen.reason}: ${seen.detail}`);
+      const own = seen.refunds.find(({ reference }) => reference === operation.operation);
+      if (own) return takeIn(operation, own);
+      const earlier = attempt.others.flatMap((other) =>
+        seen.refunds
+          .filter(({ reference, status }) => reference === other.operation && status !== 'failed')
+          .map((view) => ({ other, view })),
+      )[0];
+      if (earlier) {
+        const standing = await settle({
+          operation: operation.operation,
+          state: 'refused',
+          detail: 'an earlier attempt has gone through',
+        });
+        await takeIn(earlier.other, earlier.view);
+        return standing;
+      }
+      if (operation.state === 'waiting') {
+        log.error({ order: order.order, operation: operation.operation }, 'a pending refund is gone');
+        return undecided(operation, 'the provider does not list it any more', 'refund_missing');
+      }
+      if (!isYoung(operation)) {
+        return undecided(operation, 'its key grew too old', undefined, newAttempt(order.order).key);
+      }
+    }
+    return send({ order, operation });
+  }
+
+  async function send({ order, operation }: Standing): Promise<Standing> {
+    const answer = await provider.refund({
+      key: operation.key,
+      object: operation.providerObject!,
+      amount: operation.amount,
+      reference: operation.operation,
+    });
+    switch (answer.kind) {
+      case 'done':
+      case 'pending':
+        return takeIn(operation, answer.refund);
+      case 'refused':
+        log.warn({ order: order.order, detail: answer.detail }, 'a refund was refused');
+        return settle({ operation: operation.operation, state: 'refused', detail: answer.detail });
+      case 'unknown': {
+        const stuck = answer.reason === 'server_error' && operation.attempts >= sameErrorsMax;
+        const newKey = stuck ? newAttempt(order.order).key : undefined;
+        return undecided(operation, `${answer.reason}: ${answer.detail}`, undefined, newKey);
+      }
+      default:
+        return impossible(answer, 'refund answer');
+    }
+  }
+
+  /** What the provider shows of an attempt. */
+  function takeIn(operation: MoneyOperation, view: RefundView): Promise<RefundStanding> {
+    const { operation: id } = operation;
+    if (!believed(view, operation)) {
+      log.error({ operation: id, refund: view.refund }, 'a refund does not match its operation');
+      return undecided(operation, 'the answer is about something else', 'refund_mismatch');
+    }
+    switch (view.status) {
+      case 'succeeded':
+        return settle({ operation: id, state: 'done', view });
+      case 'failed':
+        return settle({ operation: id, state: 'refused', view, detail: view.reason ?? 'failed' });
+      case 'pending': {
+        const dueMs = Math.min(pendingGapMaxMs, pendingGapMs * 2 ** Math.min(operation.attempts, 10));
+        return settle({ operation: id, state: 'waiting', view, dueMs, detail: view.reason ?? undefined });
+      }
+      default:
+        return impossible(view.status, 'refund status');
+    }
+  }
+
+  function undecided(
+    operation: MoneyOperation,
+    detail: string,
+    attention?: string,
+    newKey?: string,
+  ): Promise<RefundStanding> {
+    return settle({
+      operation: operation.operation,
+      // What the provider has accepted stays so until it says otherwise.
+      state: operation.state === 'waiting' ? 'waiting' : 'unknown',
+      dueMs: Math.min(gapMaxMs, firstGapMs * 2 ** Math.min(Math.max(operation.attempts - 1, 0), 10)),
+      detail,
+      attention,
+      newKey,
+    });
+  }
+
+  const settle = (command: SettleRefundCommand): Promise<RefundStanding> =>
+    surely(() => record.settle(command));
+
+  async function inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
+    const attempts = operations.filter(({ kind }) => kind === 'refund');
+    if (attempts.length === 0 || !order.providerObject) return true;
+    const seen = await provider.refunds(order.providerObject);
+    if (seen.kind === 'unknown') return false;
+    for (const view of seen.refunds) {
+      const attempt = attempts.find(({ operation }) => operation === view.reference);
+      // One that was made by hand at the provider: the audit puts its sums beside ours.
+      if (!attempt) log.warn({ order: order.order, refund: view.refund }, 'a refund that is not ours');
+      else if (tells(view, attempt)) await takeIn(attempt, view);
+    }
+    return true;
+  }
+
+  async function decided(order: Order, seats: DecidedSeat[]): Promise<void> {
+    if (seats.length > 0) {
+      const { eventNo: event, partition, hold } = order;
+      await arbiter
+        .project({ event, partition, changes: seats, ordered: [], ended: [hold] })
+        .catch((err: unknown) => log.warn({ err, order: order.order }, 'seats could not be projected'));
+    }
+    options.onDecided?.({ order, seats });
+  }
+
+  function isYoung(operation: MoneyOperation): boolean {
+    return operation.firstSentAt === null || clock.now() - operation.firstSentAt < keyAgeMaxMs;
+  }
+
+  return { preview, make, retry, elsewhere: record.elsewhere, drive, inspect, decided, newAttempt };
+}
+
+/** P6: which attempt this is of, how much, and in what currency, all as we wrote them down before. */
+function believed(view: RefundView, operation: MoneyOperation): boolean {
+  return (
+    view.reference === operation.operation &&
+    view.object === operation.providerObject &&
+    view.amount === operation.amount &&
+    view.currency === operation.currency
+  );
+}
+
+/** Whether it says something that the row does not know. */
+function tells(view: RefundView, { state }: MoneyOperation): boolean {
+  if (view.status === 'succeeded') return state !== 'done';
+  if (view.status === 'failed') return state !== 'refused';
+  return state === 'open' || state === 'unknown' || state === 'refused';
+}
+
+/** What a repeat with the same key has to bring again. */
+function requestOf({ tickets, fees, goodwill, seats }: RefundCommand): string {
+  const wish = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats];
+  return createHash('sha256').update(JSON.stringify(wish)).digest('base64url');
+}
