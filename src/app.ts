@@ -1,6 +1,7 @@
 import os from 'node:os';
 import path from 'node:path';
 import { startController } from './app-controller.ts';
+import { startCooldowns, startLimitTasks } from './app-limits.ts';
 import { openPayments } from './app-payments.ts';
 import { readiness } from './app-ready.ts';
 import {
@@ -164,6 +165,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const reconciler = createReconciler({ record, checkout, clock, log });
     shutdown.add('reconciler', () => reconciler.stop());
     reconciler.start();
+    const { provider } = payments;
+    startLimitTasks({ db, clock, log, shutdown, provider, record, owner: processName(config, random) });
   }
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);
@@ -212,6 +215,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     checkout,
     provider: payments.provider,
     operations: (order) => record.operationsOf(order),
+    cooldowns: await startCooldowns({ db, clock, log, shutdown }),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({
         ticket,

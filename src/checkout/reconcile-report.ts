@@ -23,8 +23,8 @@ import { type Judgement, judgePayment, missingThere, unpaidSale } from './reconc
 export interface ReconcileReportOptions {
   db: Db;
   provider: Pick<PaymentProvider, 'list' | 'lookup'>;
-  /** Tells the saga of an object that names our order, as if the provider had sent an event about it. Repeatable. */
-  handOver(object: string): Promise<void>;
+  /** Tells the saga of an object that names our order, as if the provider had sent an event about it. Repeatable in a run. */
+  handOver(object: string, run: string): Promise<void>;
   clock: Clock;
   log: Logger;
   /** This process's name; the same after a restart takes up its own run at once. */
@@ -120,7 +120,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
       else tally.judged(object, judged);
     }
     await inTurn(doubtful, async (object) => tally.judged(object, await look(object)));
-    await tell(tally.strays, tally);
+    await tell(run, tally);
     const seen = payments.map(({ object }) => object);
     return {
       kind: 'page',
@@ -148,7 +148,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
       const unpaid = await soldUnpaid(db, run, findingsMax);
       for (const order of unpaid) tally.judged(order.order, { kind: 'misfit', misfit: unpaidSale(order) });
     }
-    await tell(tally.strays, tally);
+    await tell(run, tally);
     const last = opened.length < openedMax;
     return {
       kind: 'page',
@@ -169,6 +169,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     await inTurn(before, async ({ object, order, subject }) => {
       tally.judged(subject, object === null ? await lookAtSale(order) : await look(object));
     });
+    await tell(run, tally);
     const last = before.length < againMax;
     return {
       kind: 'page',
@@ -206,9 +207,9 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     return isPaid ? { kind: 'fits' } : { kind: 'misfit', misfit: unpaidSale(money) };
   }
 
-  async function tell(strays: readonly string[], tally: Tally): Promise<void> {
-    for (const object of strays) {
-      await handOver(object);
+  async function tell(run: ReconcileRun, tally: Tally): Promise<void> {
+    for (const object of tally.strays) {
+      await handOver(object, run.run);
       tally.add('handedOver', 1);
     }
   }

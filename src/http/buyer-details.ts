@@ -1,3 +1,4 @@
+import { accountOf } from '../sales/accounts.ts';
 import { problem } from './errors.ts';
 
 const nameLengthMax = 200;
@@ -27,5 +28,5 @@ export function buyerOf(given: { name: string; email: string }): {
       detail: 'Enter an e-mail address, such as name@example.org.',
     });
   }
-  return { buyer: { name, email }, account: email.toLowerCase() };
+  return { buyer: { name, email }, account: accountOf(email) };
 }

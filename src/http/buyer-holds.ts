@@ -83,6 +83,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const { replaces = null } = request.body;
       const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
+      const { cooldown } = event.settings;
+      // What is held is exchanged within its own lease: that is no new hold.
+      if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, idIn });
       const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
         const time = timeOf(event, partition);
         for (let again = false; ; again = true) {
@@ -114,6 +117,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       switch (outcome.kind) {
         case 'granted':
           best.granted(event, outcome.hold.seats);
+          if (cooldown && !outcome.repeated) deps.cooldowns?.granted(outcome.hold, replaces);
           return reply.code(outcome.repeated ? 200 : 201).send(await answer(event, outcome.hold, found));
         case 'taken': {
           const nearest = best.nearest(event, house, wish, outcome.seats, held);
@@ -167,6 +171,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       if (outcome.kind === 'bound') await abandonBound(deps, mine);
       else if (outcome.kind === 'hold_gone') await refuseOrdered(deps, mine.id);
       else refuse(problemOfRelease(outcome));
+      if (mine.event.settings.cooldown) deps.cooldowns?.released(mine.event.eventNo, mine.id);
       return reply.code(204).send(null);
     },
   );
@@ -230,6 +235,25 @@ function admitted(
   const read = visitor ? credentials.readPass(pass, { event: event.eventNo, visitor }) : null;
   if (!read || read.kind === 'invalid') throw problem('pass_refused');
   return read.pass;
+}
+
+/** Whoever let holds end unpaid again and again waits; a repeat of a claim that was granted is answered all the same. */
+async function refuseCooling(
+  { cooldowns, arbiter }: HttpDeps,
+  claim: { event: EventRecord; house: House; visitor: Visitor; idIn(partition: PartitionNo): HoldId },
+): Promise<void> {
+  const { event, house, visitor, idIn } = claim;
+  const cooling = cooldowns?.of(event.eventNo, visitor, visitor);
+  if (!cooling) return;
+  const before = house.partitions.map(({ partition }) =>
+    arbiter.find(event.eventNo, partition, idIn(partition)),
+  );
+  if ((await Promise.all(before)).some((hold) => hold !== null)) return;
+  throw problem('cooldown', {
+    retryAfterMs: cooling.leftMs,
+    // The reference names this browser to the organiser, who can lift the wait; it is no secret.
+    extra: { until: iso(cooling.until), unpaid: cooling.unpaid, reference: visitor },
+  });
 }
 
 /** The partition of a hold that is to be replaced; null: the id is none of this visitor's, as the arbiter will say. */

@@ -7,6 +7,7 @@ import type { PublishedReader } from '../read-path/published-reader.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
+import type { Cooldowns } from '../sales/cooldowns.ts';
 import type { Events } from '../sales/events.ts';
 import type { MoneyOperation } from '../sales/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
@@ -40,6 +41,8 @@ export interface HttpDeps {
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
+  /** Who waits before the next hold, where an event asks for that; absent: nobody. */
+  cooldowns?: Cooldowns;
   /** Watches how fast the purchase path answers. */
   pathMeter?: PathMeter;
   /** What selling needs, each with a sentence when it does not answer. */

@@ -131,6 +131,12 @@ export const problemCodes = {
     title: 'Too many seats',
     advice: 'You may hold no more seats at once. Choose fewer, or pay for or release those that you hold.',
   },
+  cooldown: {
+    status: 409,
+    title: 'A short wait before the next hold',
+    advice:
+      'Several holds ended without payment. Nothing is lost: wait until the time named, then hold seats again.',
+  },
   hold_ordered: {
     status: 409,
     title: 'Hold is in an order',
@@ -228,6 +234,12 @@ export const problemCodes = {
     advice:
       'The new plan puts seats into sections that are sold in another part of the house (partition). Nothing was changed.',
   },
+  unknown_allowance: {
+    status: 404,
+    title: 'No such exception',
+    advice: 'This event has no exception of that id.',
+  },
+  unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
   // Ours.
   internal: {
     status: 500,

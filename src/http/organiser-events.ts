@@ -5,6 +5,7 @@ import { partitionsMax } from '../sales/partitions.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
+import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
 import type { OrganiserDeps } from './organiser.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -25,7 +26,9 @@ export const CreateEventBody = Type.Object({
   saleEndsAt: Type.Optional(nullable(Instant)),
   holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
   holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
-  accountSeatsMax: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000 }))),
+  accountSeatsMax: Type.Optional(nullable(SeatsMax)),
+  instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
+  cooldown: Type.Optional(nullable(CooldownBody)),
   queueShards: Type.Optional(
     Type.Integer({
       minimum: 1,
@@ -102,6 +105,8 @@ export async function createEvent(
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
+      ...(body.instrumentSeatsMax === undefined ? {} : { instrumentSeatsMax: body.instrumentSeatsMax }),
+      ...(body.cooldown === undefined ? {} : { cooldown: checkedCooldown(body.cooldown) }),
       ...(body.queueShards === undefined ? {} : { queueShards: body.queueShards }),
       ...(body.partitions === undefined ? {} : { partitions: body.partitions }),
     },

@@ -1,0 +1,45 @@
+import { createReconcileReport } from './checkout/reconcile-report.ts';
+import type { PaymentProvider } from './payments/provider.ts';
+import type { Clock } from './runtime/clock.ts';
+import type { Logger } from './runtime/log.ts';
+import type { Shutdown } from './runtime/shutdown.ts';
+import { type Cooldowns, createCooldowns, judgeHoldEndsRegularly } from './sales/cooldowns.ts';
+import type { Db } from './sales/db.ts';
+import type { SalesRecord } from './sales/record.ts';
+
+interface Parts {
+  db: Db;
+  clock: Clock;
+  log: Logger;
+  shutdown: Shutdown;
+}
+
+/** The web role's part: what this process knows of cooldowns. */
+export async function startCooldowns({ db, clock, log, shutdown }: Parts): Promise<Cooldowns> {
+  const cooldowns = createCooldowns({ db, clock, log });
+  shutdown.add('cooldowns', () => cooldowns.stop());
+  await cooldowns.start();
+  return cooldowns;
+}
+
+/** The worker's part: holds that ended are judged, and the provider's payments compared with the record. */
+export function startLimitTasks(
+  parts: Parts & { provider: PaymentProvider; record: SalesRecord; owner: string },
+): void {
+  const { shutdown, ...rest } = parts;
+  shutdown.add('ends of holds', judgeHoldEndsRegularly(rest));
+  const report = createReconcileReport({ ...rest, handOver: handOverTo(parts.record) });
+  shutdown.add('comparing with the provider', report.start());
+}
+
+/**
+ * An object that names our order is told of as by an event of the provider's, once a run: the saga looks at it by its own
+ * rules, again until it is done.
+ */
+export function handOverTo(
+  record: Pick<SalesRecord, 'providerEvent'>,
+): (object: string, run: string) => Promise<void> {
+  return async (object, run) => {
+    await record.providerEvent({ id: `reconcile:${run}:${object}`, type: 'reconcile', object });
+  };
+}

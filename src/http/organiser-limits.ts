@@ -1,0 +1,305 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { accountOf } from '../sales/accounts.ts';
+import { listCooldowns } from '../sales/cooldowns.ts';
+import { isEventTime } from '../sales/events.ts';
+import {
+  type AllowedBuyer,
+  type Allowance,
+  allowBuyer,
+  changeLimits,
+  cooldownFault,
+  endAllowance,
+  limitBounds,
+  limitsOf,
+  listAllowances,
+} from '../sales/limits.ts';
+import { type Finding, lastRun, openFindings, settledFindings, settleFinding } from '../sales/reconcile-findings.ts';
+import type { CooldownRule, EventRecord } from '../sales/record.ts';
+import { problem } from './errors.ts';
+import type { OrganiserDeps } from './organiser.ts';
+import { uuidPattern } from './schemas.ts';
+
+const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const { afterUnpaid, cooldownMs, forgetMs, reasonLengthMax } = limitBounds;
+const between = ({ min, max }: { min: number; max: number }, description: string) =>
+  Type.Integer({ minimum: min, maximum: max, description });
+
+export const SeatsMax = Type.Integer({ minimum: 1, maximum: limitBounds.seatsMax });
+export const CooldownBody = Type.Object(
+  {
+    afterUnpaid: between(afterUnpaid, 'Holds that end unpaid one after the other before the first cooldown.'),
+    firstMs: between(cooldownMs, 'Length of the first; each further one is twice as long.'),
+    maxMs: between(cooldownMs, 'Length of the longest.'),
+    forgetMs: between(forgetMs, 'After so long without another unpaid hold they are forgotten.'),
+  },
+  { additionalProperties: false },
+);
+
+/** The bounds that a schema cannot say. */
+export function checkedCooldown(rule: CooldownRule | null): CooldownRule | null {
+  const fault = rule && cooldownFault(rule);
+  if (fault) throw problem('invalid_field', { field: '/cooldown', detail: fault });
+  return rule;
+}
+
+const LimitsBody = Type.Object(
+  {
+    expectedVersion: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
+    accountSeatsMax: Type.Optional(nullable(SeatsMax)),
+    instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
+    cooldown: Type.Optional(nullable(CooldownBody)),
+  },
+  { additionalProperties: false },
+);
+
+const AllowanceBody = Type.Object(
+  {
+    account: Type.Optional(Type.String({ minLength: 3, maxLength: 254, description: 'E-mail address.' })),
+    visitor: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{22}$', description: 'The reference that the buyer’s page shows.' }),
+    ),
+    order: Type.Optional(Type.String({ pattern: uuidPattern, description: 'Any order of the buyer’s.' })),
+    reason: Type.String({ minLength: 1, maxLength: reasonLengthMax }),
+    until: Type.Optional(nullable(Type.String({ format: 'date-time', maxLength: 40 }))),
+  },
+  { additionalProperties: false },
+);
+
+const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+const AllowanceParams = Type.Object({
+  event: Type.String({ maxLength: 40 }),
+  allowance: Type.String({ pattern: uuidPattern }),
+});
+const FindingParams = Type.Object({ finding: Type.String({ pattern: '^[1-9][0-9]{0,14}$' }) });
+const findingsMax = 1_000;
+
+const security = [{ organiser: [] }];
+const tags = ['organiser'];
+
+/** Limits with their exceptions, and what the comparison with the payment provider found. */
+export function registerOrganiserLimits(
+  root: FastifyInstance,
+  deps: OrganiserDeps,
+  requireSession: (request: FastifyRequest) => Promise<string>,
+): void {
+  const { db, events } = deps;
+  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+
+  async function eventOf(id: string): Promise<EventRecord> {
+    const event = await events.find(id);
+    if (!event) throw problem('unknown_event');
+    return event;
+  }
+
+  app.get(
+    '/api/organiser/events/:event/limits',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Limits of the event, who is excepted from them, who is in a cooldown',
+        params: EventParams,
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const [allowances, cooling] = await Promise.all([
+        listAllowances(db, event.eventNo),
+        listCooldowns(db, event.eventNo),
+      ]);
+      return {
+        event: event.event,
+        version: event.version,
+        limits: limitsOf(event.settings),
+        allowances: allowances.map(allowanceView),
+        coolingCount: cooling.count,
+        cooling: cooling.cooldowns.map((one) => ({ ...one, until: iso(one.until) })),
+      };
+    },
+  );
+
+  app.patch(
+    '/api/organiser/events/:event/limits',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Change the limits; names the version it replaces',
+        description:
+          'Absent members stay, null lifts a limit for everybody. Orders that wait to be paid are decided by the new limits.',
+        params: EventParams,
+        body: LimitsBody,
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const { expectedVersion, ...limits } = request.body;
+      checkedCooldown(limits.cooldown ?? null);
+      const outcome = await changeLimits(db, { event: event.eventNo, actor, expectedVersion, limits });
+      events.forget(event);
+      if (outcome.kind === 'unknown') throw problem('unknown_event');
+      const now = { version: outcome.version, limits: outcome.limits };
+      if (outcome.kind === 'conflict') throw problem('version_conflict', { extra: { now } });
+      return { event: event.event, ...now };
+    },
+  );
+
+  app.post(
+    '/api/organiser/events/:event/limits/allowances',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Except one buyer from every limit of the event',
+        description:
+          'Named by `account` (e-mail), `visitor` (the reference on the buyer’s page) or `order`. Ends a cooldown too. Seats held at once stay limited.',
+        params: EventParams,
+        body: AllowanceBody,
+      },
+    },
+    async (request, reply) => {
+      const actor = await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const reason = request.body.reason.trim();
+      if (reason === '') {
+        throw problem('invalid_field', { field: '/reason', detail: 'Say why the buyer is excepted.' });
+      }
+      const outcome = await allowBuyer(db, {
+        event: event.eventNo,
+        actor,
+        buyer: buyerIn(request.body),
+        reason,
+        until: untilOf(request.body.until ?? null, deps.clock.now()),
+      });
+      if (outcome.kind === 'unknown_order') throw problem('unknown_order', { field: '/order' });
+      return reply.code(201).send(allowanceView(outcome.allowance));
+    },
+  );
+
+  app.delete(
+    '/api/organiser/events/:event/limits/allowances/:allowance',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'End an exception; what was bought under it stays bought',
+        params: AllowanceParams,
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const { allowance } = request.params;
+      const outcome = await endAllowance(db, { event: event.eventNo, allowance, actor });
+      if (outcome.kind === 'unknown') throw problem('unknown_allowance');
+      return allowanceView(outcome.allowance);
+    },
+  );
+
+  registerFindings(root, deps, requireSession);
+}
+
+function registerFindings(
+  root: FastifyInstance,
+  { db }: OrganiserDeps,
+  requireSession: (request: FastifyRequest) => Promise<string>,
+): void {
+  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+  app.get(
+    '/api/organiser/reconcile',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Where the payment provider and the record do not fit',
+        description: 'Oldest first; with `settled=true` those that were taken off the list, newest first.',
+        querystring: Type.Object({
+          settled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
+        }),
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const settled = request.query.settled === 'true';
+      const [findings, run] = await Promise.all([
+        settled ? settledFindings(db, findingsMax) : openFindings(db, findingsMax),
+        lastRun(db),
+      ]);
+      return {
+        findings: findings.map(findingView),
+        lastRun: run && {
+          from: iso(run.from),
+          to: iso(run.to),
+          startedAt: iso(run.startedAt),
+          finishedAt: iso(run.finishedAt),
+          counts: run.counts,
+        },
+      };
+    },
+  );
+
+  app.post(
+    '/api/organiser/reconcile/:finding/settle',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Take a finding off the list, with a note of what was done',
+        description: 'Changes neither order nor payment. It comes back when something else is found.',
+        params: FindingParams,
+        body: Type.Object({ note: Type.String({ minLength: 1, maxLength: reasonLengthMax }) }),
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const finding = Number(request.params.finding);
+      const note = request.body.note.trim();
+      if (note === '') throw problem('invalid_field', { field: '/note', detail: 'Say what was done.' });
+      if (!(await settleFinding(db, { finding, actor, note }))) throw problem('unknown_finding');
+      return { finding, settled: true };
+    },
+  );
+}
+
+function buyerIn(body: { account?: string; visitor?: string; order?: string }): AllowedBuyer {
+  const { account, visitor, order } = body;
+  const named = [account, visitor, order].filter((one) => one !== undefined);
+  if (named.length !== 1) {
+    throw problem('invalid_field', {
+      field: '/account',
+      detail: 'Name the buyer by one of account, visitor and order.',
+    });
+  }
+  if (visitor !== undefined) return { visitor };
+  if (order !== undefined) return { order };
+  const counted = accountOf(account!);
+  if (!/^[^@\s]+@[^@\s]+$/.test(counted)) {
+    throw problem('invalid_field', { field: '/account', detail: 'Enter the buyer’s e-mail address.' });
+  }
+  return { account: counted };
+}
+
+function untilOf(text: string | null, now: number): number | null {
+  if (text === null) return null;
+  const at = Date.parse(text);
+  if (isEventTime(at) && at > now) return at;
+  throw problem('invalid_field', { field: '/until', detail: 'Name a time that is still to come.' });
+}
+
+function allowanceView(allowance: Allowance) {
+  const { createdAt, until, endedAt, ...rest } = allowance;
+  return { ...rest, createdAt: iso(createdAt), until: iso(until), endedAt: iso(endedAt) };
+}
+
+function findingView(finding: Finding) {
+  const { firstSeenAt, lastSeenAt, settledAt, ...rest } = finding;
+  return { ...rest, firstSeenAt: iso(firstSeenAt), lastSeenAt: iso(lastSeenAt), settledAt: iso(settledAt) };
+}
+
+function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString();
+}
