@@ -74,8 +74,9 @@ export function createReconcileReport(options: ReconcileReportOptions) {
   ): Promise<ReconcileOutcome> {
     let run = from;
     while (run.step !== 'done') {
+      const page = await pageOf(run, signal);
+      // A page that was cut short is read again by whoever goes on.
       if (signal?.aborted) return { kind: 'taken', run };
-      const page = await pageOf(run);
       if (page.kind === 'unanswered') return { ...page, run };
       const next = await advanceRun(db, owner, run, page.page);
       if (!next) return { kind: 'taken', run };
@@ -88,14 +89,14 @@ export function createReconcileReport(options: ReconcileReportOptions) {
 
   type Page = { kind: 'page'; page: RunPage } | { kind: 'unanswered'; detail: string };
 
-  function pageOf(run: ReconcileRun): Promise<Page> {
+  function pageOf(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
     switch (run.step) {
       case 'theirs':
-        return theirs(run);
+        return theirs(run, signal);
       case 'ours':
-        return ours(run);
+        return ours(run, signal);
       case 'again':
-        return again(run);
+        return again(run, signal);
       case 'done':
         throw new Error(`run ${run.run} is done`);
       default:
@@ -103,8 +104,8 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     }
   }
 
-  async function theirs(run: ReconcileRun): Promise<Page> {
-    const answer = await listed(run);
+  async function theirs(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
+    const answer = await listed(run, signal);
     if (answer.kind === 'unknown') return { kind: 'unanswered', detail: `${answer.reason}: ${answer.detail}` };
     const { payments, next } = answer;
     const orders = await moneyOfOrders(
@@ -119,7 +120,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
       if (!judged || judged.kind === 'misfit' || judged.kind === 'stray') doubtful.push(object);
       else tally.judged(object, judged);
     }
-    await inTurn(doubtful, async (object) => tally.judged(object, await look(object)));
+    await inTurn(doubtful, signal, async (object) => tally.judged(object, await look(object)));
     await tell(run, tally);
     const seen = payments.map(({ object }) => object);
     return {
@@ -128,22 +129,22 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     };
   }
 
-  async function listed(run: ReconcileRun): Promise<ListAnswer> {
+  async function listed(run: ReconcileRun, signal?: AbortSignal): Promise<ListAnswer> {
     const query = { createdFrom: run.from, createdTo: run.to, cursor: run.cursor };
     for (let tries = 1; ; tries += 1) {
       const answer = await provider.list(query);
-      if (answer.kind === 'page' || tries >= listTriesMax) return answer;
-      await clock.sleep(listRetryMs * tries);
+      if (answer.kind === 'page' || tries >= listTriesMax || signal?.aborted) return answer;
+      await clock.sleep(listRetryMs * tries, signal).catch(() => {});
     }
   }
 
-  async function ours(run: ReconcileRun): Promise<Page> {
+  async function ours(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
     const tally = createTally();
     const opened = await openedPayments(db, run, run.cursor, openedMax);
     tally.add('opened', opened.length);
     const unseen = opened.flatMap(({ object, seen }) => (object === null || seen ? [] : [object]));
     tally.add('unlisted', unseen.length);
-    await inTurn(unseen, async (object) => tally.judged(object, await look(object)));
+    await inTurn(unseen, signal, async (object) => tally.judged(object, await look(object)));
     if (run.cursor === null) {
       const unpaid = await soldUnpaid(db, run, findingsMax);
       for (const order of unpaid) tally.judged(order.order, { kind: 'misfit', misfit: unpaidSale(order) });
@@ -162,11 +163,11 @@ export function createReconcileReport(options: ReconcileReportOptions) {
   }
 
   /** What was found before and lies outside the window, or was not come by: it may fit by now. */
-  async function again(run: ReconcileRun): Promise<Page> {
+  async function again(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
     const tally = createTally();
     const before = await unvisitedFindings(db, run, Number(run.cursor ?? 0), againMax);
     tally.add('again', before.length);
-    await inTurn(before, async ({ object, order, subject }) => {
+    await inTurn(before, signal, async ({ object, order, subject }) => {
       tally.judged(subject, object === null ? await lookAtSale(order) : await look(object));
     });
     await tell(run, tally);
@@ -220,16 +221,17 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     return run && (await compare(run, () => {}, signal));
   }
 
-  /** Looks regularly whether a run is due, until what it answers is called; that waits for the page at hand. */
+  /** Looks regularly whether a run is due, until what it answers is called; that waits for the calls at hand. */
   function start(): () => Promise<void> {
     const stopping = new AbortController();
     const loop = (async () => {
       while (!stopping.signal.aborted) {
+        await clock.sleep(lookEveryMs, stopping.signal).catch(() => {});
+        if (stopping.signal.aborted) break;
         await runIfDue(stopping.signal).then(
           (outcome) => outcome && report(outcome),
           (err: unknown) => log.error({ err }, 'comparing with the provider failed; it is tried again'),
         );
-        await clock.sleep(lookEveryMs, stopping.signal).catch(() => {});
       }
     })();
     return async () => {
@@ -307,10 +309,16 @@ function createTally() {
 }
 
 /** A few at a time: the provider limits how many calls a second it takes. */
-async function inTurn<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+async function inTurn<Item>(
+  items: readonly Item[],
+  signal: AbortSignal | undefined,
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
   const left = [...items];
   const next = async (): Promise<void> => {
-    for (let item = left.shift(); item !== undefined; item = left.shift()) await work(item);
+    for (let item = left.shift(); item !== undefined && !signal?.aborted; item = left.shift()) {
+      await work(item);
+    }
   };
   await Promise.all(Array.from({ length: Math.min(lookupsAtOnce, items.length) }, next));
 }
