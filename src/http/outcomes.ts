@@ -125,7 +125,9 @@ export const endTexts: Record<string, string> = {
   seats_lost:
     'The seats could not be kept. Nothing was charged; your bank may show the reservation for some days.',
   limit:
-    'The limit of seats was reached. Nothing was charged; your bank may show the reservation for some days.',
+    'With this e-mail address no more seats of this event can be bought. Nothing was charged; your bank may show the reservation for some days.',
+  card_limit:
+    'With this card no more seats of this event can be bought. Nothing was charged; your bank may show the reservation for some days. The seats are free again: hold seats once more and pay with another card.',
   event_cancelled: 'The event was cancelled.',
   capture_refused: 'The bank took its promise back. Nothing was charged and the seats are free again.',
   refunded: 'Its tickets were refunded and are not valid any more.',

@@ -320,10 +320,10 @@ export function createInProcessRecord(options: {
       subject !== undefined &&
       max != null &&
       limitOf(order.eventNo, kind, subject) + order.lines.length > max;
-    const limited =
-      over('account', order.account, settings.accountSeatsMax) ||
-      over('instrument', order.instrument?.fingerprint, settings.instrumentSeatsMax);
-    return limited ? 'limit' : null;
+    if (over('account', order.account, settings.accountSeatsMax)) return 'limit';
+    return over('instrument', order.instrument?.fingerprint, settings.instrumentSeatsMax)
+      ? 'card_limit'
+      : null;
   }
 
   const limitOf = (event: EventNo, kind: string, subject: string) =>

@@ -144,7 +144,7 @@ test('P7: the instrument limit is decided at confirm, before capture: the rest i
   );
   assert.equal(answers.filter(({ kind }) => kind === 'bought').length, 2);
   const ended = answers.flatMap((answer) => (answer.kind === 'ended' ? [answer.order.reason] : []));
-  assert.deepEqual(ended, ['limit', 'limit', 'limit', 'limit']);
+  assert.deepEqual(ended, Array(4).fill('card_limit'));
   assert.equal((await auditEvent(database, simulator, stage.event)).paid, 2);
 });
 

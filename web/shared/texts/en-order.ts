@@ -46,7 +46,9 @@ export const orderTexts = {
     seats_lost:
       'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
     limit:
-      'The purchase limit for this event was reached. Nothing was charged; a reservation on your card lapses by itself.',
+      'No more tickets for this event can be bought with this e-mail address. Nothing was charged; a reservation on your card lapses by itself.',
+    card_limit:
+      'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses by itself. You can choose seats again and pay with another card.',
     event_cancelled: 'The event was cancelled.',
     capture_refused:
       'Your bank first agreed and then refused to pay. The seats were freed. Nothing was charged.',
