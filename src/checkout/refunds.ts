@@ -271,10 +271,10 @@ export function createRefunds(options: RefundsOptions): Refunds {
     const seen = await provider.refunds(order.providerObject);
     if (seen.kind === 'unknown') return false;
     for (const view of seen.refunds) {
-      const attempt = attempts.find(({ operation }) => operation === view.reference);
+      const known = operations.find(({ operation }) => operation === view.reference);
       // One that was made by hand at the provider: the audit puts its sums beside ours.
-      if (!attempt) log.warn({ order: order.order, refund: view.refund }, 'a refund that is not ours');
-      else if (tells(view, attempt)) await takeIn(attempt, view);
+      if (!known) log.warn({ order: order.order, refund: view.refund }, 'a refund that is not ours');
+      else if (known.kind === 'refund' && tells(view, known)) await takeIn(known, view);
     }
     return true;
   }
