@@ -41,24 +41,27 @@ BEGIN
   RETURN v_reason;
 END $$;
 
--- The event's limits, guarded by the version that the operator looked at. Under the event's lock alone: no order is confirmed
--- under the old limits after this commits. p_changes: members of EventSettings; null members lift a limit for all.
-CREATE FUNCTION limits_change(p_event integer, p_actor text, p_expected integer, p_changes jsonb)
+-- The event's limits, guarded by those that the operator looked at. Under the event's lock alone: no order is confirmed under
+-- the old limits after this commits. p_expected: all three, null for none; p_changes: some of them.
+CREATE FUNCTION event_limits(p_settings jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+  SELECT jsonb_build_object('accountSeatsMax', p_settings -> 'accountSeatsMax',
+    'instrumentSeatsMax', p_settings -> 'instrumentSeatsMax', 'cooldown', p_settings -> 'cooldown')
+$$;
+CREATE FUNCTION limits_change(p_event integer, p_actor text, p_expected jsonb, p_changes jsonb)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  e events;
+  v_settings jsonb;
 BEGIN
   PERFORM event_lock_alone(p_event);
-  SELECT * INTO e FROM events WHERE event_no = p_event FOR UPDATE;
+  SELECT settings INTO v_settings FROM events WHERE event_no = p_event FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
-  IF e.version <> p_expected THEN
-    RETURN jsonb_build_object('kind', 'conflict', 'version', e.version, 'settings', e.settings);
+  IF event_limits(v_settings) <> p_expected THEN
+    RETURN jsonb_build_object('kind', 'conflict', 'limits', event_limits(v_settings));
   END IF;
-  UPDATE events SET settings = e.settings || p_changes, version = e.version + 1
-  WHERE event_no = p_event RETURNING * INTO e;
+  UPDATE events SET settings = v_settings || p_changes WHERE event_no = p_event RETURNING settings INTO v_settings;
   INSERT INTO audit_log (actor, action, event_no, detail)
-  VALUES (p_actor, 'limits', p_event, p_changes || jsonb_build_object('version', e.version));
-  RETURN jsonb_build_object('kind', 'changed', 'version', e.version, 'settings', e.settings);
+  VALUES (p_actor, 'limits', p_event, jsonb_build_object('from', p_expected, 'to', event_limits(v_settings)));
+  RETURN jsonb_build_object('kind', 'changed', 'limits', event_limits(v_settings));
 END $$;
 
 -- Cooldowns: who lets holds end unpaid again and again asks for the next one a while later.

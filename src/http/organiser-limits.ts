@@ -46,7 +46,14 @@ export function checkedCooldown(rule: CooldownRule | null): CooldownRule | null 
 
 const LimitsBody = Type.Object(
   {
-    expectedVersion: Type.Integer({ minimum: 0, maximum: 0x7fffffff }),
+    replaces: Type.Object(
+      {
+        accountSeatsMax: nullable(SeatsMax),
+        instrumentSeatsMax: nullable(SeatsMax),
+        cooldown: nullable(CooldownBody),
+      },
+      { additionalProperties: false, description: 'The limits as they were looked at.' },
+    ),
     accountSeatsMax: Type.Optional(nullable(SeatsMax)),
     instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
     cooldown: Type.Optional(nullable(CooldownBody)),
@@ -112,7 +119,6 @@ export function registerOrganiserLimits(
       ]);
       return {
         event: event.event,
-        version: event.version,
         limits: limitsOf(event.settings),
         allowances: allowances.map(allowanceView),
         coolingCount: cooling.count,
@@ -127,7 +133,7 @@ export function registerOrganiserLimits(
       schema: {
         tags,
         security,
-        summary: 'Change the limits; names the version it replaces',
+        summary: 'Change the limits; names those that it replaces',
         description:
           'Absent members stay, null lifts a limit for everybody. Orders that wait to be paid are decided by the new limits.',
         params: EventParams,
@@ -137,14 +143,13 @@ export function registerOrganiserLimits(
     async (request) => {
       const actor = await requireSession(request);
       const event = await eventOf(request.params.event);
-      const { expectedVersion, ...limits } = request.body;
+      const { replaces, ...limits } = request.body;
       checkedCooldown(limits.cooldown ?? null);
-      const outcome = await changeLimits(db, { event: event.eventNo, actor, expectedVersion, limits });
+      const outcome = await changeLimits(db, { event: event.eventNo, actor, replaces, limits });
       events.forget(event);
       if (outcome.kind === 'unknown') throw problem('unknown_event');
-      const now = { version: outcome.version, limits: outcome.limits };
-      if (outcome.kind === 'conflict') throw problem('version_conflict', { extra: { now } });
-      return { event: event.event, ...now };
+      if (outcome.kind === 'conflict') throw problem('version_conflict', { extra: { now: outcome.limits } });
+      return { event: event.event, limits: outcome.limits };
     },
   );
 

@@ -65,32 +65,25 @@ export function cooldownFault(rule: CooldownRule): string | null {
 }
 
 export type LimitsOutcome =
-  | { kind: 'changed'; version: number; limits: EventLimits }
-  /** Somebody changed the event in between: nothing was done. */
-  | { kind: 'conflict'; version: number; limits: EventLimits }
+  | { kind: 'changed'; limits: EventLimits }
+  /** They are no longer those that were to be replaced: nothing was done. */
+  | { kind: 'conflict'; limits: EventLimits }
   | { kind: 'unknown' };
 
 /**
- * Changes an event's limits; absent members stay. Orders that wait to be paid are decided by the new limits when they are
- * confirmed; what is bought stays bought.
+ * Changes an event's limits; absent members of `limits` stay. Orders that wait to be paid are decided by the new ones when
+ * they are confirmed; what is bought stays bought.
  */
 export async function changeLimits(
   db: Db,
-  command: { event: EventNo; actor: string; expectedVersion: number; limits: Partial<EventLimits> },
+  command: { event: EventNo; actor: string; replaces: EventLimits; limits: Partial<EventLimits> },
 ): Promise<LimitsOutcome> {
-  const rows = await db.query<{
-    result:
-      | { kind: 'changed' | 'conflict'; version: number; settings: Partial<EventSettings> }
-      | { kind: 'unknown' };
-  }>('limits_change', 'SELECT limits_change($1, $2, $3, $4) AS result', [
-    command.event,
-    command.actor,
-    command.expectedVersion,
-    JSON.stringify(command.limits),
-  ]);
-  const { result } = rows[0]!;
-  if (result.kind === 'unknown') return result;
-  return { kind: result.kind, version: result.version, limits: limitsOf(result.settings) };
+  const rows = await db.query<{ result: LimitsOutcome }>(
+    'limits_change',
+    'SELECT limits_change($1, $2, $3, $4) AS result',
+    [command.event, command.actor, JSON.stringify(command.replaces), JSON.stringify(command.limits)],
+  );
+  return rows[0]!.result;
 }
 
 /** An organiser's exception for one buyer. Times are epoch ms. */
