@@ -9,11 +9,12 @@ import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { BeginOutcome, Changed, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
 import type { Checkout, CheckoutReserveOutcome, CloseOutcome, PayCommand, PayOutcome } from './outcomes.ts';
-import { createPayments, isOpen, type Payments, type Standing } from './payments.ts';
+import { createPayments, type Payments, type RefundDriver } from './payments.ts';
+import { isOpen, type Standing } from './steps.ts';
 
 export interface CheckoutOptions {
   record: SalesRecord;
-  arbiter: Pick<Arbiter, 'extend' | 'release' | 'project'>;
+  arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release' | 'project'>;
   provider: PaymentProvider;
   /** The order's id is made from the hold's, by a keyed hash. */
   orderIdOf(hold: HoldId): OrderId;
@@ -24,6 +25,10 @@ export interface CheckoutOptions {
   owner: string;
   /** After a step has decided an order or seats; for publishing, metrics and jobs. Not awaited, must not throw. */
   onDecided?(changed: Changed): void;
+  /** A provider's event was stored: whoever looks at them need not wait. Must not throw. */
+  onProviderEvent?(): void;
+  /** Whoever drives refunds. */
+  refunds?: RefundDriver;
 }
 
 /** The purchase as the HTTP layer sees it, and what the reconciler needs besides. */
@@ -45,7 +50,8 @@ const repeatPollMs = 150;
  */
 export function createCheckout(options: CheckoutOptions): CheckoutParts {
   const { record, arbiter, clock, log, orderIdOf } = options;
-  const payments = createPayments({ ...options, decided });
+  // An order's second hold, should it need one, is named after the order by the same keyed hash as the order after its first.
+  const payments = createPayments({ ...options, lateHoldOf: orderIdOf, decided });
 
   async function reserve(command: Parameters<Checkout['reserve']>[0]): Promise<CheckoutReserveOutcome> {
     const { hold, ...rest } = command;
@@ -170,7 +176,8 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
   }
 
   async function standingOf(orderId: OrderId, operationId?: string): Promise<Standing | null> {
-    const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
+    const [order, all] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
+    const operations = all.filter(({ kind }) => kind !== 'refund');
     const operation = operationId
       ? operations.find((one) => one.operation === operationId)
       : (operations.find(isOpen) ??
@@ -244,11 +251,8 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
   }
 
   async function providerEvent(event: Parameters<Checkout['providerEvent']>[0]): Promise<void> {
-    const stored = await record.providerEvent(event);
-    if (stored.processed) return;
-    // Of an object that we do not know (yet): the reconciler takes it up when it is ours.
-    if (!stored.order) return event.object ? undefined : record.providerEventProcessed(event.id);
-    if (await payments.inspect(stored.order)) await record.providerEventProcessed(event.id);
+    const { repeated } = await record.providerEvent(event);
+    if (!repeated) options.onProviderEvent?.();
   }
 
   /** The arbiter learns what Postgres decided. Should it fail, the leader projects the seat rows again. */

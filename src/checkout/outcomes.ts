@@ -29,7 +29,7 @@ export interface Checkout {
   find(order: OrderId): Promise<Order | null>;
   /** The visitor's unpaid order in the event, for a page that was reloaded. */
   findOpen(event: EventNo, visitor: Visitor): Promise<Order | null>;
-  /** Stores a provider's event (twice is once) and processes it; safe before our own call returned (P6). */
+  /** Stores a provider's event (twice is once), to be looked at by the inbox (P6). */
   providerEvent(event: { id: string; type: string; object: string | null }): Promise<void>;
 }
 

@@ -1,40 +1,42 @@
-import type { OrderId } from '../core/hold.ts';
-import { type OrderEnd, operationsUnderWay } from '../core/order.ts';
+import type { HoldId, OrderId } from '../core/hold.ts';
+import type { OrderEnd } from '../core/order.ts';
 import { assert, impossible } from '../core/outcome.ts';
-import type { DeclineCode, PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
-import type { Clock } from '../runtime/clock.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { Random } from '../runtime/random.ts';
-import { StoreFault } from '../runtime/store-fault.ts';
-import type { Changed, Claim, MoneyOperation, OperationStep, Order, SalesRecord } from '../sales/record.ts';
+import type { Claim, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
+import { createEnding } from './ending.ts';
+import { createLateMoney } from './late-money.ts';
+import {
+  answerOf,
+  believed,
+  createSteps,
+  fits,
+  isOpen,
+  type Standing,
+  type Steps,
+  type StepsOptions,
+} from './steps.ts';
 
-/** An order with the money operation that tells how its payment stands. */
-export interface Standing {
-  order: Order;
-  operation: MoneyOperation;
-}
-
-export interface PaymentsOptions {
+export interface PaymentsOptions extends StepsOptions {
   record: SalesRecord;
   provider: PaymentProvider;
-  clock: Clock;
-  random: Random;
+  arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release'>;
+  lateHoldOf(order: OrderId): HoldId;
   log: Logger;
-  /** Names this process; stable over restarts, so that it takes up at once what its former life had claimed. */
-  owner: string;
-  /** A step decided seats or an order: tell the arbiter and whoever else wants to know. Never throws. */
-  decided(changed: Changed): Promise<void>;
+  /** Whoever drives refunds; without it, none are begun. */
+  refunds?: RefundDriver;
 }
 
-/** Longer than all provider calls of one drive together; after it another process takes over with the same keys. */
-export const claimLeaseMs = 30_000;
-/** Providers drop idempotency keys after 24 h: the same key would then do the work again. */
-const keyAgeMaxMs = 20 * 3_600_000;
-const firstGapMs = 2_000;
-/** Bounds P4: once the provider answers, an unknown payment ends within two of these. */
-const gapMaxMs = 45_000;
-/** While the buyer is at his bank; webhooks and the buyer's return are quicker. */
-const waitingGapMs = 20_000;
+/** Refunds are made elsewhere; their operations are due here, like all others. */
+export interface RefundDriver {
+  /** Carries a claimed operation of kind `refund` on as far as it gets. */
+  drive(standing: Standing): Promise<Standing>;
+  /** Looks at all of the order's because the provider said so. False: it did not answer, ask again later. */
+  inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+}
+
+export { claimLeaseMs, type Standing } from './steps.ts';
 
 /**
  * Money operations, from their row to the provider's last word. Every function takes an operation that this process has
@@ -42,8 +44,8 @@ const waitingGapMs = 20_000;
  */
 export interface Payments {
   claimOf: Claim;
-  newIds(order: OrderId, kind: string): { operation: string; key: string };
-  newEndKey(order: OrderId): string;
+  newIds: Steps['newIds'];
+  newEndKey: Steps['newEndKey'];
   /** Makes the call of an operation that was just begun. */
   send(standing: Standing): Promise<Standing>;
   /** Finds out how a claimed operation stands, then carries on. */
@@ -52,35 +54,25 @@ export interface Payments {
   end(standing: Standing, reason: OrderEnd): Promise<Standing>;
   /** Looks at a payment because the provider said so. False: somebody else is at it, ask again later. */
   inspect(order: OrderId): Promise<boolean>;
+  /**
+   * Looks at an object of the provider that no operation names. `unknown`: it is none of ours, as far as anybody can tell;
+   * `later`: it is one of an order that has something else to do first.
+   */
+  inspectStray(object: string): Promise<'done' | 'later' | 'unknown'>;
 }
 
+/** So often is a closed order's late money kept waiting for an arbiter that does not answer; then it is voided. */
+const lateTriesMax = 10;
+const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 export function createPayments(options: PaymentsOptions): Payments {
-  const { record, provider, clock, random, log, decided } = options;
-  const claimOf: Claim = { owner: options.owner, leaseMs: claimLeaseMs };
-
-  const newIds = (order: OrderId, kind: string) => {
-    const operation = random.uuid();
-    return { operation, key: `${order}:${kind}:${operation}` };
-  };
-  const newEndKey = (order: OrderId) => `${order}:void:${random.uuid()}`;
-
-  /** Every step of the record may be repeated, so an unknown outcome is asked for again, by the same step. */
-  async function surely<Result>(step: () => Promise<Result>): Promise<Result> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await step();
-      } catch (error) {
-        if (!(error instanceof StoreFault) || attempt >= 3) throw error;
-        await clock.sleep(100 * attempt);
-      }
-    }
-  }
-
-  async function taken<Kind extends string>(step: () => Promise<OperationStep<Kind>>) {
-    const result = await surely(step);
-    if (result.kind !== 'settled') await decided(result);
-    return result;
-  }
+  const { record, provider, arbiter, clock, log, decided, refunds } = options;
+  const steps = createSteps(options);
+  const { claimOf, newIds, newEndKey, surely, taken, park } = steps;
+  const { lateHoldOf } = options;
+  const late = createLateMoney({ record, arbiter, lateHoldOf, steps, clock, log });
+  const ending = createEnding({ record, provider, steps, log, cameLate });
+  const { end, voidObject } = ending;
 
   // Open: the provider's object, before any money.
 
@@ -132,13 +124,15 @@ export function createPayments(options: PaymentsOptions): Payments {
   async function seen({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
     if (!believed(view, order)) return disbelieved({ order, operation }, view);
     switch (view.status) {
-      case 'authorised': {
-        const step = await taken(() =>
-          record.authorised(operation.operation, view, newEndKey(order.order), claimOf),
-        );
-        if (step.kind === 'authorised') return confirm(step);
-        return step.kind === 'ending' ? voidObject(step) : step;
-      }
+      case 'authorised':
+        return reservedMoney({ order, operation }, view);
+      case 'captured':
+        // Taken by somebody else's hand, at the provider. As long as the order waits for its money, it is just that.
+        log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
+        if (view.captured === order.amount) return reservedMoney({ order, operation }, view);
+        return operation.state === 'ending'
+          ? voidObject({ order, operation })
+          : end({ order, operation }, 'payment_mismatch');
       case 'waiting':
         return park(operation, 'waiting', { kind: 'pending', view });
       case 'new':
@@ -147,13 +141,17 @@ export function createPayments(options: PaymentsOptions): Payments {
         );
       case 'cancelled':
         return taken(() => record.voided(operation.operation, { view }));
-      case 'captured':
-        return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'captured_before_sale' });
       case 'processing':
         return park(operation, 'unknown', { kind: 'pending', view });
       default:
         return impossible(view.status, 'payment status');
     }
+  }
+
+  async function reservedMoney(standing: Standing, view: PaymentView): Promise<Standing> {
+    const step = await late.authorised(standing, view);
+    if (step.kind === 'authorised') return confirm(step);
+    return step.kind === 'ending' ? voidObject(step) : step;
   }
 
   /** A wrong amount under our own reference is ended; an answer about something else says nothing about our payment. */
@@ -171,7 +169,7 @@ export function createPayments(options: PaymentsOptions): Payments {
     switch (outcome.kind) {
       case 'confirmed':
         await decided(outcome);
-        return takeMoney(outcome);
+        return takeMoney(outcome, false);
       case 'impossible':
         await decided(outcome);
         return voidObject(outcome);
@@ -185,14 +183,23 @@ export function createPayments(options: PaymentsOptions): Payments {
   }
 
   /** Capture. P2 by structure: its row exists only because confirm wrote it. */
-  async function takeMoney({ order, operation }: Standing): Promise<Standing> {
+  async function takeMoney(
+    { order, operation }: Standing,
+    isOver: boolean,
+    more?: { attention: string },
+  ): Promise<Standing> {
     assert(operation.kind === 'capture' && operation.providerObject, 'a capture has an object');
     const answer = await provider.capture({
       key: operation.key,
       object: operation.providerObject,
       amount: operation.amount,
     });
-    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
+    if (answer.kind === 'unknown') {
+      // Reserved, yet not to be captured, and its time is over: that is the provider's last word.
+      if (isOver && answer.reason === 'conflict')
+        return taken(() => record.refused(operation.operation, answerOf(answer)));
+      return park(operation, 'unknown', answer, more);
+    }
     return captureSeen({ order, operation }, answer.view, answer.kind === 'refused' ? answer : null);
   }
 
@@ -213,171 +220,127 @@ export function createPayments(options: PaymentsOptions): Payments {
     return park(operation, 'unknown', view ? { kind: 'pending', view } : null);
   }
 
-  // Ending: the authorisation's own row, with a second key.
-
-  async function end({ order, operation }: Standing, reason: OrderEnd): Promise<Standing> {
-    const step = await taken(() => record.end(operation.operation, reason, newEndKey(order.order), claimOf));
-    return step.kind === 'ending' ? voidObject(step) : step;
-  }
-
-  async function voidObject({ order, operation }: Standing): Promise<Standing> {
-    assert(operation.state === 'ending' && operation.endKey, 'only what is ending is voided');
-    // An opening whose answer never came: nobody knows the object, so nothing can be authorised on it.
-    if (!operation.providerObject) return taken(() => record.voided(operation.operation, {}));
-    const answer = await provider.void({ key: operation.endKey, object: operation.providerObject });
-    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
-    const { view } = answer;
-    if (view?.status === 'cancelled' && view.object === operation.providerObject) {
-      return taken(() => record.voided(operation.operation, { view }));
-    }
-    if (answer.kind === 'pending') return park(operation, 'unknown', answer);
-    log.error({ order: order.order, status: view?.status }, 'a payment could not be voided');
-    return park(operation, 'unknown', answer, {
-      attention: view?.status === 'captured' ? 'captured_before_sale' : 'void_refused',
-      newKey: newEndKey(order.order),
-    });
-  }
-
   // Finding out.
 
   async function drive(operation: MoneyOperation): Promise<Standing> {
     const order = await record.findOrder(operation.order);
     assert(order, `order ${operation.order} of an operation`);
     const standing = { order, operation };
-    if (operation.state === 'ending') return driveEnding(standing);
+    if (operation.kind === 'refund') {
+      assert(refunds, 'somebody who drives refunds');
+      return refunds.drive(standing);
+    }
+    if (operation.state === 'ending') return ending.drive(standing);
     if (operation.kind === 'capture') return driveCapture(standing);
     if (operation.state === 'done') return confirm(standing);
     // By the record's clock: this process's may be wrong by hours, and would end a payment that is in time.
-    const late = await record.isOverdue(order.order);
-    if (operation.kind === 'open') return late ? end(standing, 'not_paid_in_time') : open(standing);
-    assert(operation.kind === 'authorise', `a driver for ${operation.kind}`);
-    return driveAuthorise(standing, late);
+    const isLate = await record.isOverdue(order.order);
+    if (operation.kind === 'open') return isLate ? end(standing, 'not_paid_in_time') : open(standing);
+    return driveAuthorise(standing, isLate);
   }
 
-  async function driveAuthorise(standing: Standing, late: boolean): Promise<Standing> {
+  async function driveAuthorise(standing: Standing, isLate: boolean): Promise<Standing> {
     const { order, operation } = standing;
     const answer = await provider.lookup(operation.providerObject!);
     const view = 'view' in answer ? answer.view : null;
     // Neither silence nor "not found" is a verdict: at the deadline the void asks the provider for its last word.
     if (!view) {
-      return late ? end(standing, 'not_paid_in_time') : park(operation, 'unknown', answer);
+      return isLate ? end(standing, 'not_paid_in_time') : park(operation, 'unknown', answer);
     }
     const nothingYet = view.status === 'new' && operation.state !== 'waiting';
-    if (late && (nothingYet || view.status === 'waiting' || view.status === 'processing')) {
+    if (isLate && (nothingYet || view.status === 'waiting' || view.status === 'processing')) {
       return end(standing, 'not_paid_in_time');
     }
+    if (!nothingYet || !believed(view, order)) return seen(standing, view);
     // Our request may never have arrived: the same key again brings its verdict.
-    if (nothingYet && believed(view, order) && isYoung(operation)) return authorise(standing);
-    return seen(standing, view);
+    return steps.isSpent(operation) ? steps.renew(standing) : authorise(standing);
   }
 
   async function driveCapture(standing: Standing): Promise<Standing> {
     const { order, operation } = standing;
     const answer = await provider.lookup(operation.providerObject!);
     const view = 'view' in answer ? answer.view : null;
-    if (!view) return park(operation, 'unknown', answer);
+    const window = await record.captureWindow(order.order);
+    const more = window === 'open' ? undefined : { attention: 'capture_window' };
+    if (!view) return park(operation, 'unknown', answer, more);
     if (view.status !== 'authorised' || !believed(view, order)) return captureSeen(standing, view, null);
-    if (isYoung(operation)) return takeMoney(standing);
-    const renewed = await surely(() =>
-      record.park({
-        operation: operation.operation,
-        state: 'unknown',
-        dueMs: 0,
-        newKey: newIds(order.order, 'capture').key,
-      }),
-    );
-    return renewed;
+    if (steps.isSpent(operation)) return steps.renew(standing);
+    return takeMoney(standing, window === 'over', more);
   }
 
-  async function driveEnding(standing: Standing): Promise<Standing> {
-    const { order, operation } = standing;
-    if (!operation.providerObject) return voidObject(standing);
-    // A void's key may replay an error for ever although the work was done: the object itself tells.
-    const answer = await provider.lookup(operation.providerObject);
-    const view = 'view' in answer ? answer.view : null;
-    if (!view) return park(operation, 'unknown', answer);
-    if (view.status === 'cancelled' && view.object === operation.providerObject) {
-      return taken(() => record.voided(operation.operation, { view }));
-    }
-    // Only the deadline ended it: money that was reserved after all still buys the seats, which nobody else got.
-    const onlyLate =
-      operation.endReason === 'not_paid_in_time' &&
-      operation.kind === 'authorise' &&
-      order.state === 'reserved';
-    if (onlyLate && view.status === 'authorised' && believed(view, order)) return seen(standing, view);
-    return voidObject(standing);
+  /** Authorised although its deadline ended it: an authorisation goes on by itself, a closed order's object by its last one. */
+  async function cameLate({ order, operation }: Standing, view: PaymentView): Promise<Standing | null> {
+    if (operation.kind === 'authorise') return order.state === 'reserved' ? seen({ order, operation }, view) : null;
+    if (order.state !== 'closed' || operation.attempts > lateTriesMax) return null;
+    const last = (await record.operationsOf(order.order)).filter(({ kind }) => kind === 'authorise').at(-1);
+    if (last?.providerObject !== view.object) return null;
+    const step = await late.authorised({ order, operation: last }, view);
+    if (step.kind === 'authorised') return confirm(step);
+    return step.kind === 'late' ? park(operation, 'unknown', { kind: 'pending', view }) : null;
   }
 
   async function inspect(orderId: OrderId): Promise<boolean> {
     const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
     if (!order) return true;
-    const open = operations.find(isOpen);
-    if (open) {
-      const [claimed] = await record.claim({ ...claimOf, limit: 1, operation: open.operation });
-      if (!claimed) return false;
-      await drive(claimed);
-      return true;
-    }
-    // Nothing is under way here, yet the provider speaks: a success after our last word would be a late one.
+    const hasRefunds = operations.some(({ kind }) => kind === 'refund');
+    const refunded = hasRefunds && refunds ? await refunds.inspect(order, operations) : true;
+    const underWay = operations.find((one) => isOpen(one) && one.kind !== 'refund');
+    if (!underWay) return (await inspectSettled(order, operations)) && refunded;
+    const [claimed] = await record.claim({ ...claimOf, limit: 1, operation: underWay.operation });
+    if (claimed) await drive(claimed);
+    return claimed !== undefined && refunded;
+  }
+
+  /** Nothing is under way here, yet the provider speaks: a success after our last word would be a late one. */
+  async function inspectSettled(order: Order, operations: MoneyOperation[]): Promise<boolean> {
+    // What was taken for a sale is a refund's to give back.
+    if (operations.some(({ kind, state }) => kind === 'capture' && state === 'done')) return true;
     const last = operations.filter(({ kind }) => kind === 'authorise').at(-1);
-    if (!last?.providerObject || (order.state !== 'reserved' && order.state !== 'closed')) return true;
+    if (!last?.providerObject || !['reserved', 'closed', 'cancelled'].includes(order.state)) return true;
     const answer = await provider.lookup(last.providerObject);
     if (answer.kind === 'unknown') return false;
-    if (answer.view?.status === 'authorised') await seen({ order, operation: last }, answer.view);
-    return true;
+    const { view } = answer;
+    const isMoney =
+      view?.status === 'authorised' || (view?.status === 'captured' && view.captured > view.refunded);
+    if (!view || !isMoney) return true;
+    if (order.state === 'cancelled' && believed(view, order)) {
+      await end({ order, operation: last }, 'capture_refused');
+      return true;
+    }
+    const now = await seen({ order, operation: last }, view);
+    return !('kind' in now && now.kind === 'late');
   }
 
-  function isYoung(operation: MoneyOperation): boolean {
-    return operation.firstSentAt === null || clock.now() - operation.firstSentAt < keyAgeMaxMs;
-  }
-
-  async function park(
-    operation: MoneyOperation,
-    state: 'waiting' | 'unknown',
-    answer: ProviderAnswer | null,
-    more: { attention?: string; newKey?: string } = {},
-  ): Promise<Standing> {
-    const dueMs =
-      state === 'waiting'
-        ? waitingGapMs
-        : Math.min(gapMaxMs, firstGapMs * 2 ** Math.min(operation.attempts - 1, 10));
-    return taken(() =>
-      record.park({
-        operation: operation.operation,
-        state,
-        dueMs,
-        answer: answer ? answerOf(answer) : undefined,
-        ...more,
-      }),
-    );
+  async function inspectStray(object: string): Promise<'done' | 'later' | 'unknown'> {
+    const answer = await provider.lookup(object);
+    const view = 'view' in answer ? answer.view : null;
+    if (view?.object !== object || !uuidForm.test(view.reference)) return 'unknown';
+    const order = await record.findOrder(view.reference);
+    if (!order) return 'unknown';
+    const ids = newIds(order.order, 'stray');
+    const command = { order: order.order, object, fits: fits(view, order), ...ids, endKey: newEndKey(order.order) };
+    const outcome = await surely(() => record.stray(command, claimOf));
+    switch (outcome.kind) {
+      case 'known':
+        return (await inspect(order.order)) ? 'done' : 'later';
+      case 'adopted':
+        await decided(outcome);
+        return 'done';
+      case 'ending':
+        log.warn({ order: order.order, object }, 'a payment object that no operation names is cancelled');
+        await voidObject(outcome);
+        return 'done';
+      case 'under_way':
+        return 'later';
+      case 'unknown_order':
+        return 'unknown';
+      default:
+        return impossible(outcome, 'stray');
+    }
   }
 
   const send = (standing: Standing): Promise<Standing> =>
     standing.operation.kind === 'open' ? open(standing) : authorise(standing);
 
-  return { claimOf, newIds, newEndKey, send, drive, end, inspect };
-}
-
-/** P6: whose payment this is, how much, and in what currency, all as we wrote them down before. */
-export function believed(view: PaymentView, order: Order): boolean {
-  return (
-    view.reference === order.order &&
-    view.amount === order.amount &&
-    view.currency === order.currency &&
-    (order.providerObject === null || view.object === order.providerObject)
-  );
-}
-
-/** Under way, or an authorisation that waits to be confirmed. */
-export function isOpen(operation: MoneyOperation): boolean {
-  return (
-    operationsUnderWay.includes(operation.state) || (operation.state === 'done' && operation.dueAt !== null)
-  );
-}
-
-function answerOf(answer: ProviderAnswer): { view?: PaymentView; decline?: DeclineCode; detail?: string } {
-  const view = 'view' in answer && answer.view ? { view: answer.view } : {};
-  if (answer.kind === 'refused') return { ...view, decline: answer.decline, detail: answer.detail };
-  if (answer.kind === 'unknown') return { detail: `${answer.reason}: ${answer.detail}` };
-  return view;
+  return { claimOf, newIds, newEndKey, send, drive, end, inspect, inspectStray };
 }

@@ -22,7 +22,6 @@ export interface Reconciler {
 export interface ReconcilePass {
   driven: number;
   closed: number;
-  events: number;
   failed: number;
 }
 
@@ -32,8 +31,9 @@ const batchMax = 16;
 const batchesMax = 200;
 
 /**
- * Where our record and the provider's meet: drives every money operation by its due_at, closes orders that were not paid in
- * time and takes up provider events that came before our own answers. Several may run at once: claims keep them apart.
+ * Where our record and the provider's meet: drives every money operation by its due_at and closes orders that were not paid in
+ * time. Several may run at once: claims keep them apart. The provider's events have a loop of their own (inbox.ts), so that a
+ * flood of them keeps nothing waiting here.
  */
 export function createReconciler(options: ReconcilerOptions): Reconciler {
   const { record, checkout, clock, log } = options;
@@ -43,7 +43,15 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   let running: Promise<void> | undefined;
 
   async function runOnce(): Promise<ReconcilePass> {
-    const pass: ReconcilePass = { driven: 0, closed: 0, events: 0, failed: 0 };
+    const driven = await driveDue();
+    const closed = await closeOverdue();
+    return { driven: driven.driven, closed: closed.closed, failed: driven.failed + closed.failed };
+  }
+
+  const newPass = (): ReconcilePass => ({ driven: 0, closed: 0, failed: 0 });
+
+  async function driveDue(): Promise<ReconcilePass> {
+    const pass = newPass();
     if (first) await record.releaseClaims(payments.claimOf.owner);
     first = false;
     for (let batch = 0; batch < batchesMax && !stopping?.signal.aborted; batch += 1) {
@@ -58,18 +66,15 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
         ),
       );
     }
-    const { orders, events } = await record.overdue(batchMax * 8);
-    for (const order of orders) {
+    return pass;
+  }
+
+  async function closeOverdue(): Promise<ReconcilePass> {
+    const pass = newPass();
+    for (const order of await record.overdue(batchMax * 8)) {
       await attempt(pass, { order }, async () => {
         await checkout.expire(order);
         pass.closed += 1;
-      });
-    }
-    for (const event of events) {
-      await attempt(pass, { event: event.id }, async () => {
-        if (!event.order || !(await payments.inspect(event.order))) return;
-        await record.providerEventProcessed(event.id);
-        pass.events += 1;
       });
     }
     return pass;
@@ -85,9 +90,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
   }
 
-  async function loop(signal: AbortSignal): Promise<void> {
+  async function loop(part: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await runOnce().catch((err: unknown) => log.error({ err }, 'a reconcile pass failed'));
+      await part().catch((err: unknown) => log.error({ err }, 'a reconcile pass failed'));
       await clock.sleep(gapMs, signal).catch(() => {});
     }
   }
@@ -97,7 +102,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     start: () => {
       if (running) return;
       stopping = new AbortController();
-      running = loop(stopping.signal);
+      const { signal } = stopping;
+      // A provider that is silent keeps no order from being closed that is not at the provider's.
+      running = Promise.all([loop(driveDue, signal), loop(closeOverdue, signal)]).then(() => {});
     },
     stop: async () => {
       stopping?.abort();

@@ -46,7 +46,7 @@ export const orderTransitions: Record<OrderChange, Transition> = {
   voided: { from: ['voiding'], to: 'closed', tickets: 'keep' },
   close: { from: ['reserved'], to: 'closed', tickets: 'free' },
   capture_refused: { from: ['confirmed'], to: 'cancelled', tickets: 'free' },
-  /** Money arrived for a closed order: the same seats are tried once more. */
+  /** Money arrived for an order that was not paid in time: the same seats are tried once more. */
   late_success: { from: ['closed'], to: 'authorised', tickets: 'reserve' },
   cancel: { from: ['paid'], to: 'cancelled', tickets: 'free' },
 };
@@ -54,9 +54,14 @@ export const orderTransitions: Record<OrderChange, Transition> = {
 /** Why an order ended; shown to the buyer through the page's catalogue of texts. */
 export type OrderEnd =
   | 'not_paid_in_time'
+  /** Its money came after it had been closed, and its seats could not be had again. */
+  | 'late_payment'
   | 'closed_by_buyer'
   | 'seats_lost'
+  /** The account had its seats of this event already. */
   | 'limit'
+  /** The card had: nobody knew which one it would be before it was tried. */
+  | 'card_limit'
   | 'event_cancelled'
   | 'capture_refused'
   /** All of its tickets were. */

@@ -1,25 +1,35 @@
 import { type EventId, type EventNo, holdLimits, type OrderId, type PartitionNo } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
-import { type OrderChange, type OrderEnd, operationsUnderWay, orderTransitions } from '../core/order.ts';
+import {
+  type OrderChange,
+  type OrderEnd,
+  operationsUnderWay,
+  orderTransitions,
+  settledStates,
+} from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
 import { allows, type Phase } from '../core/phase.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { createInProcessInbox } from './in-process-inbox.ts';
 import { createInProcessSeats } from './in-process-seats.ts';
 import type {
   BeginCommand,
   BeginOutcome,
+  CaptureWindow,
   Claim,
   ConfirmOutcome,
   DecidedSeat,
   EventSettings,
+  LateSeats,
   MoneyOperation,
   OperationStep,
   Order,
-  ProviderEventRecord,
   RecordCloseOutcome,
   ReserveCommand,
   ReserveOutcome,
   SalesRecord,
+  StrayCommand,
+  StrayOutcome,
 } from './record.ts';
 
 /** What the model knows of an event; the caller may change it between steps. */
@@ -48,7 +58,7 @@ export function createInProcessRecord(options: {
   }
   const orders = new Map<OrderId, Order>();
   const operations = new Map<string, Row>();
-  const events = new Map<string, { object: string | null; processed: boolean }>();
+  const inbox = createInProcessInbox(clock);
   const seats = createInProcessSeats((event) => eventOf(event).seatCount);
   const limits = new Map<string, number>();
 
@@ -81,11 +91,7 @@ export function createInProcessRecord(options: {
     const wanted = command.lines.map((line) => line.seat).sort((a, b) => a - b);
     const max = event.settings.accountSeatsMax;
     if (max !== null && max !== undefined) {
-      const used = [...orders.values()]
-        .filter(
-          (order) => order.eventNo === command.event && order.account === command.account && isOpen(order),
-        )
-        .reduce((sum, order) => sum + order.lines.length, limitOf(command.event, 'account', command.account));
+      const used = accountSeatsOf(command.event, command.account);
       if (used + wanted.length > max) return { kind: 'limit', limit: 'account', max, used };
     }
     const open = openOrderOf(command.event, command.visitor);
@@ -246,7 +252,7 @@ export function createInProcessRecord(options: {
       return { kind: 'ending' };
     });
 
-  const authorised: SalesRecord['authorised'] = async (id, view, endKey, by) => {
+  const authorised: SalesRecord['authorised'] = async (id, view, endKey, by, late) => {
     const row = operations.get(id);
     assert(row, `no money operation ${id}`);
     const order = orders.get(row.order)!;
@@ -263,28 +269,79 @@ export function createInProcessRecord(options: {
     }
     let retaken: DecidedSeat[] = [];
     if (order.state === 'closed') {
-      if (!mayRetake(order)) return copy(end(id, 'seats_lost', endKey, by));
+      if (order.reason !== 'not_paid_in_time') {
+        return copy(end(id, (order.reason as OrderEnd | null) ?? 'seats_lost', endKey, by));
+      }
+      const { epoch, mode } = eventOf(order.eventNo).partitions.get(order.partition) ?? {};
+      const stale = late?.kind === 'held' && (mode === 'moving' || epoch !== late.epoch);
+      if (!late || stale) return copy(step(id, () => ({ kind: 'late' as const })));
+      const object = rowsOf(order.order).find(
+        (other) =>
+          other.kind === 'open' && other.state === 'ending' && other.providerObject === order.providerObject,
+      );
+      if (late.kind === 'gone' || !mayRetake(order, late)) {
+        order.reason = 'late_payment';
+        if (object) Object.assign(object, { endReason: 'late_payment', dueAt: clock.now() });
+        return copy(end(id, 'late_payment', endKey, by));
+      }
+      order.hold = late.hold;
       retaken = seats.reserve(order);
-      const object = rowsOf(order.order).find((other) => other.kind === 'open' && other.state === 'ending');
       if (object) Object.assign(object, { state: 'done', dueAt: null, endKey: null, endReason: null });
     }
     change(order, order.state === 'closed' ? 'late_success' : 'authorise');
-    Object.assign(order, { reason: null, instrument: view.instrument });
-    Object.assign(row, { state: 'done', answer: { view }, endKey: null, endReason: null });
+    const { instrument, captureBefore } = view;
+    Object.assign(order, { reason: null, instrument, captureBefore });
+    Object.assign(row, { state: 'done', answer: { view }, endKey: null, endReason: null, attention: null });
     claimRow(row, by);
     return copy(step(id, () => ({ kind: 'authorised' as const, seats: retaken })));
   };
 
-  function mayRetake(order: Order): boolean {
+  function mayRetake(order: Order, late: LateSeats & { kind: 'held' }): boolean {
+    const { phase, settings } = eventOf(order.eventNo);
+    const max = settings.accountSeatsMax;
     return (
       order.lines.length > 0 &&
-      eventOf(order.eventNo).phase !== 'cancelled' &&
+      allows(phase, 'reserve') &&
       !openOrderOf(order.eventNo, order.visitor) &&
+      (max == null || accountSeatsOf(order.eventNo, order.account) + order.lines.length <= max) &&
+      clock.now() < late.deadline - holdLimits.reserveMarginMs &&
       seats.areFree(
         order.eventNo,
         order.lines.map((line) => line.seat),
       )
     );
+  }
+
+  /** Bought, and of orders that are not paid yet. */
+  function accountSeatsOf(event: EventNo, account: string): number {
+    return [...orders.values()]
+      .filter((order) => order.eventNo === event && order.account === account && isOpen(order))
+      .reduce((sum, order) => sum + order.lines.length, limitOf(event, 'account', account));
+  }
+
+  function stray(command: StrayCommand, by: Claim): StrayOutcome {
+    const order = orders.get(command.order);
+    if (!order) return { kind: 'unknown_order' };
+    const { object } = command;
+    const isKnown = rowsOf(order.order).some(({ providerObject }) => providerObject === object);
+    if (order.providerObject === object || isKnown) return { kind: 'known' };
+    const busy = underWay(order.order);
+    const waits = busy?.kind === 'open' && busy.providerObject === null && order.providerObject === null;
+    if (busy && waits && command.fits) {
+      opened(busy, order, object, null);
+      return { kind: 'adopted', order, operation: busy, seats: [] };
+    }
+    if (busy || !settledStates.includes(order.state)) return { kind: 'under_way' };
+    const row = newRow({ operation: command.operation, kind: 'open', key: command.key }, order, by);
+    Object.assign(row, { state: 'ending', endKey: command.endKey, providerObject: object });
+    return { kind: 'ending', order, operation: row, seats: [] };
+  }
+
+  function opened(row: Row, order: Order, object: string, answer: Row['answer']): void {
+    if (row.state === 'ending') Object.assign(row, { answer, dueAt: clock.now(), claimedUntil: null });
+    else Object.assign(row, { state: 'done', answer, dueAt: null, claimedUntil: null });
+    row.providerObject = object;
+    order.providerObject = object;
   }
 
   function confirm(
@@ -340,11 +397,15 @@ export function createInProcessRecord(options: {
     }
   }
 
-  const eventRecord = (id: string): ProviderEventRecord => {
-    const { object, processed } = events.get(id)!;
-    const order = [...orders.values()].find((one) => object !== null && one.providerObject === object);
-    return { id, order: order?.order ?? null, processed };
-  };
+  const ownerOf = (object: string): OrderId | null =>
+    [...orders.values()].find((one) => one.providerObject === object)?.order ??
+    [...operations.values()].find((row) => row.providerObject === object)?.order ??
+    null;
+
+  function captureWindow(id: OrderId): CaptureWindow {
+    const left = (orders.get(id)?.captureBefore ?? Infinity) - clock.now();
+    return left <= 0 ? 'over' : left <= 86_400_000 ? 'ending' : 'open';
+  }
 
   return {
     reserve: async (command) => copy(reserve(command)),
@@ -370,11 +431,7 @@ export function createInProcessRecord(options: {
         step<'opened'>(id, (row, order) => {
           const may = row.kind === 'open' && ['open', 'unknown', 'ending'].includes(row.state);
           if (may && row.providerObject === null) {
-            if (row.state === 'ending')
-              Object.assign(row, { answer, dueAt: clock.now(), claimedUntil: null });
-            else settle(row, 'done', answer);
-            row.providerObject = object;
-            order.providerObject = object;
+            opened(row, order, object, answer);
           }
           return { kind: 'opened' };
         }),
@@ -401,6 +458,13 @@ export function createInProcessRecord(options: {
         }),
       ),
     authorised,
+    lateTerms: async (id) => {
+      const { eventNo, partition } = orders.get(id)!;
+      const { partitions, settings } = eventOf(eventNo);
+      return { epoch: partitions.get(partition)?.epoch ?? 0, seatsMax: settings.holdSeatsMax };
+    },
+    captureWindow: async (id) => captureWindow(id),
+    stray: async (command, by) => copy(stray(command, by)),
     refused: async (id, answer) =>
       copy(
         step<'refused'>(id, (row, order) => {
@@ -424,6 +488,8 @@ export function createInProcessRecord(options: {
             return null;
           const wasEnding = row.state === 'ending';
           settle(row, 'voided', answer);
+          const isStray = row.providerObject !== null && row.providerObject !== order.providerObject;
+          if (isStray) return { kind: 'voided' };
           const object = rowsOf(order.order).find(isObjectOf(order));
           if (object) object.state = 'voided';
           if (order.state === 'voiding') change(order, 'voided');
@@ -449,8 +515,8 @@ export function createInProcessRecord(options: {
         }),
       ),
     close: async (id, reason, endKey) => copy(close(id, reason, endKey)),
-    overdue: async (limit) => ({
-      orders: [...orders.values()]
+    overdue: async (limit) =>
+      [...orders.values()]
         .filter(
           (order) =>
             order.state === 'reserved' && order.paymentDeadline <= clock.now() && !underWay(order.order),
@@ -458,19 +524,10 @@ export function createInProcessRecord(options: {
         .sort((a, b) => a.paymentDeadline - b.paymentDeadline)
         .slice(0, limit)
         .map((order) => order.order),
-      events: [...events.keys()]
-        .map(eventRecord)
-        .filter((event) => !event.processed && event.order !== null)
-        .slice(0, limit),
-    }),
-    providerEvent: async (event) => {
-      if (!events.has(event.id)) events.set(event.id, { object: event.object, processed: false });
-      return eventRecord(event.id);
-    },
-    providerEventProcessed: async (id) => {
-      const event = events.get(id);
-      if (event) event.processed = true;
-    },
+    providerEvent: async (event) => inbox.store(event),
+    claimEvents: async (claim) => inbox.claim(claim, ownerOf),
+    eventsProcessed: async (ids, note) => inbox.processed(ids, note),
+    eventsAgain: async (ids, dueMs) => inbox.again(ids, dueMs),
   };
 }
 
@@ -497,6 +554,7 @@ function newOrder(command: Omit<ReserveCommand, 'epoch' | 'deadline'>, event: Ev
     state: 'reserved',
     reason: null,
     paymentDeadline: now + holdLimits.paymentMs,
+    captureBefore: null,
     providerObject: null,
     instrument: null,
     createdAt: now,

@@ -5,16 +5,19 @@ import type { Db } from './db.ts';
 import type {
   BeginCommand,
   BeginOutcome,
+  CaptureWindow,
   Claim,
+  LateSeats,
   MoneyOperation,
   OperationAnswer,
   OperationId,
   OperationStep,
   ParkCommand,
-  ProviderEventRecord,
+  StrayCommand,
+  StrayOutcome,
 } from './record.ts';
 
-/** The statements of money operations and provider events; the steps are functions of migrations/0005_money.sql. */
+/** The statements of money operations; the steps are functions of migrations/0005_money.sql and 0013_unknown.sql. */
 
 interface Answer<Result> {
   result: Result;
@@ -109,15 +112,57 @@ export function authorisedOperation(
   view: PaymentView,
   endKey: string,
   claim: Claim,
-): Promise<OperationStep<'authorised' | 'ending'>> {
-  return step(db, 'money_authorised', 'SELECT money_authorised($1, $2, $3, $4, $5, $6) AS result', [
+  late: LateSeats | undefined,
+): Promise<OperationStep<'authorised' | 'ending' | 'late'>> {
+  return step(db, 'money_authorised', 'SELECT money_authorised($1, $2, $3, $4, $5, $6, $7) AS result', [
     operation,
     JSON.stringify({ view }),
     view.instrument && JSON.stringify(view.instrument),
     endKey,
     claim.owner,
     claim.leaseMs,
+    late ? JSON.stringify(late) : null,
   ]);
+}
+
+export async function lateTerms(db: Db, order: OrderId): Promise<{ epoch: number; seatsMax: number }> {
+  const rows = await db.query<{ epoch: number; seatsMax: number }>(
+    'money_late_terms',
+    `SELECT p.epoch::float8 AS epoch, (e.settings ->> 'holdSeatsMax')::integer AS "seatsMax"
+     FROM orders o JOIN events e USING (event_no) JOIN event_partitions p USING (event_no, partition) WHERE o.order_id = $1`,
+    [order],
+  );
+  return rows[0]!;
+}
+
+/** From here to its end a reservation whose money is not taken is on the operator's list. */
+const windowEnding = '1 day';
+
+export async function captureWindow(db: Db, order: OrderId): Promise<CaptureWindow> {
+  const rows = await db.query<Answer<CaptureWindow | null>>(
+    'money_capture_window',
+    'SELECT order_capture_window($1, $2) AS result',
+    [order, windowEnding],
+  );
+  return rows[0]?.result ?? 'open';
+}
+
+export async function strayObject(db: Db, command: StrayCommand, claim: Claim): Promise<StrayOutcome> {
+  const rows = await db.query<Answer<StrayOutcome>>(
+    'money_stray',
+    'SELECT money_stray($1, $2, $3, $4, $5, $6, $7, $8) AS result',
+    [
+      command.order,
+      command.object,
+      command.fits,
+      command.operation,
+      command.key,
+      command.endKey,
+      claim.owner,
+      claim.leaseMs,
+    ],
+  );
+  return rows[0]!.result;
 }
 
 export function refusedOperation(
@@ -167,52 +212,4 @@ export function capturedOperation(
     operation,
     JSON.stringify({ view }),
   ]);
-}
-
-/** The operator's list: what nobody knows the end of, and what does not fit. Oldest first. */
-export async function operationsForAttention(db: Db, limit: number): Promise<MoneyOperation[]> {
-  const rows = await db.query<Answer<MoneyOperation>>(
-    'money_attention',
-    `SELECT operation_json(m) AS result FROM money_operations m
-     WHERE attention IS NOT NULL OR state = 'unknown' ORDER BY updated_at LIMIT $1`,
-    [limit],
-  );
-  return rows.map((row) => row.result);
-}
-
-const eventColumns = `e.provider_event_id AS id, e.processed_at IS NOT NULL AS processed, o.order_id AS "order"`;
-
-/** Stores the event once and answers it with its order; the second statement of the CTE does not see the first's row. */
-export async function storeProviderEvent(
-  db: Db,
-  event: { id: string; type: string; object: string | null },
-): Promise<ProviderEventRecord> {
-  const rows = await db.query<ProviderEventRecord>(
-    'provider_event_store',
-    `WITH stored AS (
-       INSERT INTO provider_events (provider_event_id, type, object) VALUES ($1, $2, $3)
-       ON CONFLICT (provider_event_id) DO UPDATE SET type = excluded.type
-       RETURNING *)
-     SELECT ${eventColumns} FROM stored e LEFT JOIN orders o ON o.provider_object = e.object`,
-    [event.id, event.type, event.object],
-  );
-  return rows[0]!;
-}
-
-/** Events whose object is an order's by now and that nobody has processed: ours came later than the provider's. */
-export async function openProviderEvents(db: Db, limit: number): Promise<ProviderEventRecord[]> {
-  return db.query<ProviderEventRecord>(
-    'provider_event_open',
-    `SELECT ${eventColumns} FROM provider_events e JOIN orders o ON o.provider_object = e.object
-     WHERE e.processed_at IS NULL ORDER BY e.received_at LIMIT $1`,
-    [limit],
-  );
-}
-
-export async function providerEventProcessed(db: Db, id: string): Promise<void> {
-  await db.query(
-    'provider_event_processed',
-    'UPDATE provider_events SET processed_at = clock_timestamp() WHERE provider_event_id = $1 AND processed_at IS NULL',
-    [id],
-  );
 }

@@ -3,16 +3,16 @@ import {
   authorisedOperation,
   beginOperation,
   capturedOperation,
+  captureWindow,
   claimOperations,
   endOperation,
+  lateTerms,
   openedOperation,
-  openProviderEvents,
   operationsOf,
   parkOperation,
-  providerEventProcessed,
   refusedOperation,
   releaseClaims,
-  storeProviderEvent,
+  strayObject,
   voidedOperation,
 } from './money-operations.ts';
 import {
@@ -25,6 +25,12 @@ import {
   overdueOrders,
   reserveOrder,
 } from './orders.ts';
+import {
+  claimProviderEvents,
+  providerEventsAgain,
+  providerEventsProcessed,
+  storeProviderEvent,
+} from './provider-events.ts';
 import type { SalesRecord } from './record.ts';
 
 /** The record of sales in Postgres. */
@@ -41,18 +47,21 @@ export function createSalesRecord({ db }: { db: Db }): SalesRecord {
     releaseClaims: (owner) => releaseClaims(db, owner),
     opened: (operation, object, answer) => openedOperation(db, operation, object, answer),
     park: (command) => parkOperation(db, command),
-    authorised: (operation, view, endKey, claim) => authorisedOperation(db, operation, view, endKey, claim),
+    authorised: (operation, view, endKey, claim, late) =>
+      authorisedOperation(db, operation, view, endKey, claim, late),
+    lateTerms: (order) => lateTerms(db, order),
+    captureWindow: (order) => captureWindow(db, order),
+    stray: (command, claim) => strayObject(db, command, claim),
     refused: (operation, answer) => refusedOperation(db, operation, answer),
     end: (operation, reason, endKey, claim) => endOperation(db, operation, reason, endKey, claim),
     voided: (operation, answer) => voidedOperation(db, operation, answer),
     confirm: (order, ids, claim) => confirmOrder(db, order, ids, claim),
     captured: (operation, view) => capturedOperation(db, operation, view),
     close: (order, reason, endKey) => closeOrder(db, order, reason, endKey),
-    overdue: async (limit) => ({
-      orders: await overdueOrders(db, limit),
-      events: await openProviderEvents(db, limit),
-    }),
+    overdue: (limit) => overdueOrders(db, limit),
     providerEvent: (event) => storeProviderEvent(db, event),
-    providerEventProcessed: (id) => providerEventProcessed(db, id),
+    claimEvents: (claim) => claimProviderEvents(db, claim),
+    eventsProcessed: (ids, note) => providerEventsProcessed(db, ids, note),
+    eventsAgain: (ids, dueMs) => providerEventsAgain(db, ids, dueMs),
   };
 }

@@ -2,7 +2,7 @@ import type { EventId, EventNo, Hold, Holder, HoldId, OrderId, PartitionNo, Visi
 import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
 import type { SeatNo } from '../core/seat-map.ts';
-import type { PaymentView } from '../payments/provider.ts';
+import type { PaymentView, UnknownReason } from '../payments/provider.ts';
 import type { PartitionSetting } from './partitions.ts';
 
 /** An event as the record knows it. Times are epoch ms, money is minor units of `currency`. */
@@ -104,6 +104,8 @@ export interface Order {
   state: OrderState;
   reason: string | null;
   paymentDeadline: number;
+  /** Epoch ms until which the reserved money can be taken, as the provider said; null: it did not, or none is reserved. */
+  captureBefore: number | null;
   providerObject: string | null;
   instrument: { fingerprint: string; brand: string; last4: string } | null;
   createdAt: number;
@@ -167,6 +169,8 @@ export interface MoneyOperation {
 export interface OperationAnswer {
   view?: PaymentView;
   decline?: string;
+  /** Why the last call has no verdict. */
+  unknown?: UnknownReason;
   detail?: string;
 }
 
@@ -188,6 +192,38 @@ export interface OperationStep<Kind extends string> extends Changed {
   kind: Kind | 'settled';
   operation: MoneyOperation;
 }
+
+/**
+ * What was found out about the seats of an order that was closed at its deadline and whose money came after all. `held`: the
+ * arbiter granted them to a new hold, which is bound to the order; `gone`: they cannot be had any more.
+ */
+export type LateSeats = { kind: 'held'; hold: HoldId; epoch: number; deadline: number } | { kind: 'gone' };
+
+/** How long the reserved money can still be taken, by the record's clock. `ending`: less than a day is left. */
+export type CaptureWindow = 'open' | 'ending' | 'over';
+
+/** An object of the provider that names our order and that none of the order's operations knows. */
+export interface StrayCommand {
+  order: OrderId;
+  object: string;
+  /** Amount and currency are the order's. */
+  fits: boolean;
+  /** Of the row that is written if the object has to be cancelled. */
+  operation: OperationId;
+  key: string;
+  endKey: string;
+}
+
+export type StrayOutcome =
+  /** It is one of the order's own by now. */
+  | { kind: 'known' }
+  /** An opening of the order was still waiting for just this answer. */
+  | ({ kind: 'adopted'; operation: MoneyOperation } & Changed)
+  /** Written down in order to be cancelled; claimed by the caller. */
+  | ({ kind: 'ending'; operation: MoneyOperation } & Changed)
+  /** The order is not settled, or has something else under way: later. */
+  | { kind: 'under_way' }
+  | { kind: 'unknown_order' };
 
 export interface BeginCommand {
   operation: OperationId;
@@ -276,15 +312,23 @@ export interface SalesRecord {
   /** Not ended yet: `waiting` for the buyer, or `unknown` (P4). A row that is `ending` stays so. */
   park(command: ParkCommand): Promise<OperationStep<'parked'>>;
   /**
-   * The money is reserved: reserved → authorised. A closed order tries once to get the same seats back (late success). When
-   * there is no way on, the row is `ending` with `endKey`, claimed by the caller.
+   * The money is reserved: reserved → authorised. An order that was closed at its deadline answers `late`, with nothing
+   * changed, until the caller has asked the arbiter for its seats: with `held` it becomes an order again out of that hold (the
+   * conditions of `reserve`; `late` again when the hold's epoch is over), with `gone` or in vain its reason is `late_payment`.
+   * When there is no way on, the row is `ending` with `endKey`, claimed by the caller.
    */
   authorised(
     operation: OperationId,
     view: PaymentView,
     endKey: string,
     claim: Claim,
-  ): Promise<OperationStep<'authorised' | 'ending'>>;
+    late?: LateSeats,
+  ): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
+  /** Under what the arbiter is to be asked for a closed order's seats. */
+  lateTerms(order: OrderId): Promise<{ epoch: number; seatsMax: number }>;
+  captureWindow(order: OrderId): Promise<CaptureWindow>;
+  /** What is to become of an object that was found at the provider; settled orders have it cancelled. */
+  stray(command: StrayCommand, claim: Claim): Promise<StrayOutcome>;
   /** Finally refused. A refused capture undoes the sale in the same step: confirmed → cancelled, seats and limits back. */
   refused(operation: OperationId, answer: OperationAnswer): Promise<OperationStep<'refused'>>;
   /** From now on the operation's object is being cancelled, with a key of its own. */
@@ -312,11 +356,16 @@ export interface SalesRecord {
    * voids the provider's object afterwards, so that nothing can be authorised on it any more.
    */
   close(order: OrderId, reason: OrderEnd, endKey: string): Promise<RecordCloseOutcome>;
-  /** What waits without an operation: unpaid orders past their deadline, provider events of known objects unprocessed. */
-  overdue(limit: number): Promise<{ orders: OrderId[]; events: ProviderEventRecord[] }>;
-  /** Stores a provider's event (twice is once) and names the order it is about, if its object is known. */
-  providerEvent(event: { id: string; type: string; object: string | null }): Promise<ProviderEventRecord>;
-  providerEventProcessed(id: string): Promise<void>;
+  /** Unpaid orders past their deadline with nothing under way. */
+  overdue(limit: number): Promise<OrderId[]>;
+  /** Stores a provider's event; twice is once. Due at once, but for one that concerns no payment. */
+  providerEvent(event: { id: string; type: string; object: string | null }): Promise<{ repeated: boolean }>;
+  /** Claims the events that are due of up to `limit` objects, those that wait longest first. */
+  claimEvents(claim: Claim & { limit: number }): Promise<ObjectEvents[]>;
+  /** These are looked at no more. `note`: of an end that was not brought about by their payment. */
+  eventsProcessed(ids: string[], note: EventsNote | null): Promise<void>;
+  /** These are looked at again. */
+  eventsAgain(ids: string[], dueMs: number): Promise<void>;
 }
 
 export interface Claim {
@@ -324,8 +373,15 @@ export interface Claim {
   leaseMs: number;
 }
 
-export interface ProviderEventRecord {
-  id: string;
+/** The events of one provider object that wait to be looked at: its present state answers all of them. */
+export interface ObjectEvents {
+  object: string;
+  /** The order that the object is or was a payment of, as far as is known. */
   order: OrderId | null;
-  processed: boolean;
+  events: string[];
+  /** Looks at them so far, this one included. */
+  attempts: number;
+  /** Milliseconds since the first of them came. */
+  ageMs: number;
 }
+export type EventsNote = 'no_payment' | 'unknown_object';

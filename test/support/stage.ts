@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { type CheckoutOptions, createCheckout } from '../../src/checkout/checkout.ts';
+import { createInbox } from '../../src/checkout/inbox.ts';
 import { createReconciler } from '../../src/checkout/reconcile.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
@@ -54,6 +55,9 @@ export async function makeDue(database: TestDatabase): Promise<void> {
   await database.query(
     'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
   );
+  await database.query(
+    'UPDATE provider_events SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
+  );
 }
 
 export function uuidOf(text: string): string {
@@ -89,7 +93,12 @@ export const linesOf = (seats: number[]): OrderLine[] =>
   seats.map((seat) => ({ seat, category: 'A', kind: 'full', price: 5000, fee: 250 }));
 
 /** Grants everything to everybody: only the record is left to keep its promises. */
-export const lyingArbiter: Pick<Arbiter, 'extend' | 'release' | 'project'> = {
+export const lyingArbiter: Pick<Arbiter, 'hold' | 'extend' | 'release' | 'project'> = {
+  hold: async ({ event, epoch, hold, visitor, claim }) => ({
+    kind: 'granted',
+    hold: holdOf({ event, epoch }, visitor, claim.kind === 'seats' ? claim.seats : [], hold),
+    repeated: false,
+  }),
   extend: async (command) => ({
     kind: 'extended',
     hold: {
@@ -122,12 +131,13 @@ export async function auditEvent(
   return row;
 }
 
-/** Reconciler passes, everything due at once, until nothing is open or `passes` are over. */
+/** Passes of reconciler and inbox, everything due at once. */
 export async function reconcile(database: TestDatabase, desk: Till, passes = 3): Promise<void> {
   for (let pass = 0; pass < passes; pass += 1) {
     await makeDue(database);
     const { failed } = await desk.reconciler.runOnce();
     assert.equal(failed, 0, 'a reconcile pass failed');
+    assert.equal((await desk.inbox.runOnce()).failed, 0, 'a pass over the inbox failed');
   }
 }
 
@@ -148,6 +158,7 @@ export interface Till {
   record: SalesRecord;
   checkout: ReturnType<typeof createCheckout>;
   reconciler: ReturnType<typeof createReconciler>;
+  inbox: ReturnType<typeof createInbox>;
   close(): Promise<void>;
 }
 
@@ -172,7 +183,9 @@ export function till(
     ...options,
   });
   const reconciler = createReconciler({ record, checkout, clock: systemClock, log: silentLogger });
-  return { db, record, checkout, reconciler, close: () => db.close() };
+  const { payments } = checkout;
+  const inbox = createInbox({ record, payments, clock: systemClock, log: silentLogger });
+  return { db, record, checkout, reconciler, inbox, close: () => db.close() };
 }
 
 export function reserveCommand(hold: Hold, account = `${hold.visitor}@example.org`) {

@@ -1,0 +1,136 @@
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { ObjectEvents, SalesRecord } from '../sales/record.ts';
+import type { Payments } from './payments.ts';
+
+export interface InboxOptions {
+  record: Pick<SalesRecord, 'claimEvents' | 'eventsProcessed' | 'eventsAgain'>;
+  payments: Pick<Payments, 'claimOf' | 'inspect' | 'inspectStray'>;
+  clock: Clock;
+  log: Logger;
+}
+
+export interface Inbox {
+  /** One pass over all that is due now. */
+  runOnce(): Promise<InboxPass>;
+  /** Something was stored: the loop does not wait for its next round. */
+  wake(): void;
+  start(): void;
+  /** Ends after the pass that runs. */
+  stop(): Promise<void>;
+}
+
+export interface InboxPass {
+  /** Objects that were looked at, whatever the number of their events. */
+  looked: number;
+  processed: number;
+  again: number;
+  failed: number;
+}
+
+const gapMs = 1_000;
+/** Looked at beside each other: a look is a call to the provider. */
+const batchMax = 8;
+/** A pass ends even when new events keep coming. */
+const batchesMax = 100;
+const againMs = 1_000;
+const againMaxMs = 60_000;
+/** Of an object that nobody here knows. */
+const unknownMs = 2_000;
+const unknownMaxMs = 6 * 3_600_000;
+/** So long providers repeat an event that was not received; what nobody knows by then is a person's to judge. */
+const keptMs = 3 * 24 * 3_600_000;
+
+/**
+ * The provider's events, after they were stored and answered. What they say is not believed: of each object that they name the
+ * present state is fetched, once however many its events are, and drives the order by the same conditional steps as everything
+ * else (P6). Events of an object that is not known yet are kept and looked at again with growing gaps; after three days they
+ * end on the operator's list.
+ */
+export function createInbox({ record, payments, clock, log }: InboxOptions): Inbox {
+  let stopping: AbortController | undefined;
+  let running: Promise<void> | undefined;
+  let nap: AbortController | undefined;
+  /** Something was stored while a pass was running. */
+  let awake = false;
+
+  async function runOnce(): Promise<InboxPass> {
+    const pass: InboxPass = { looked: 0, processed: 0, again: 0, failed: 0 };
+    for (let batch = 0; batch < batchesMax && !stopping?.signal.aborted; batch += 1) {
+      const claimed = await record.claimEvents({ ...payments.claimOf, limit: batchMax });
+      if (claimed.length === 0) break;
+      await Promise.all(claimed.map((one) => look(one, pass)));
+    }
+    return pass;
+  }
+
+  async function look(one: ObjectEvents, pass: InboxPass): Promise<void> {
+    const { object, events, order } = one;
+    pass.looked += 1;
+    try {
+      const verdict = order ? await inspected(order) : await payments.inspectStray(object);
+      if (verdict === 'done') {
+        await record.eventsProcessed(events, null);
+        pass.processed += events.length;
+        return;
+      }
+      await notDone(one, verdict, pass);
+    } catch (err) {
+      pass.failed += 1;
+      log.error({ err, object, order }, "a provider's event failed; it will be looked at again");
+      // Its claim lapses, should this not be possible either.
+      await record.eventsAgain(events, gapOf(againMs, againMaxMs, one.attempts)).catch(() => {});
+    }
+  }
+
+  async function inspected(order: string): Promise<'done' | 'later'> {
+    return (await payments.inspect(order)) ? 'done' : 'later';
+  }
+
+  async function notDone(one: ObjectEvents, verdict: 'later' | 'unknown', pass: InboxPass): Promise<void> {
+    const { object, events, attempts, ageMs } = one;
+    if (verdict === 'unknown' && ageMs > keptMs) {
+      log.error({ object, events: events.length }, 'the provider tells of a payment that nobody here knows');
+      await record.eventsProcessed(events, 'unknown_object');
+      pass.processed += events.length;
+      return;
+    }
+    const dueMs =
+      verdict === 'later' ? gapOf(againMs, againMaxMs, attempts) : gapOf(unknownMs, unknownMaxMs, attempts, 4);
+    await record.eventsAgain(events, dueMs);
+    pass.again += events.length;
+  }
+
+  async function loop(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      awake = false;
+      await runOnce().catch((err: unknown) => log.error({ err }, 'a pass over the provider events failed'));
+      if (awake) continue;
+      nap = new AbortController();
+      await clock.sleep(gapMs, AbortSignal.any([signal, nap.signal])).catch(() => {});
+    }
+  }
+
+  return {
+    runOnce,
+    wake: () => {
+      awake = true;
+      nap?.abort();
+    },
+    start: () => {
+      if (running) return;
+      stopping = new AbortController();
+      running = loop(stopping.signal);
+    },
+    stop: async () => {
+      stopping?.abort();
+      await running;
+      running = undefined;
+      stopping = undefined;
+    },
+  };
+}
+
+function gapOf(firstMs: number, maxMs: number, attempts: number, factor = 2): number {
+  return Math.min(maxMs, firstMs * factor ** Math.min(attempts - 1, 12));
+}

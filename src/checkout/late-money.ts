@@ -1,0 +1,121 @@
+import type { HoldId, OrderId } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { PaymentView } from '../payments/provider.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { LateSeats, OperationStep, Order, SalesRecord } from '../sales/record.ts';
+import type { Standing, Steps } from './steps.ts';
+
+/** `extend` leaves five minutes anyway; what is left over when this process dies meanwhile is short. */
+const lateHoldMs = 60_000;
+/** Together shorter than a claim's lease. */
+const triesMax = 4;
+const waitMaxMs = 2_000;
+
+/**
+ * Money that is reserved. Usually the order has been waiting for it. Where it came only after the order had been closed at its
+ * deadline, the same seats are asked for once more, as any buyer asks: of the arbiter, by a hold in the order's name that counts
+ * in its holder's quota, that waits while receipts are being collected, and that becomes an order only through the record.
+ */
+export interface LateMoney {
+  /** `late`: the arbiter could not be asked now, nothing has changed. */
+  authorised(standing: Standing, view: PaymentView): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
+}
+
+export interface LateMoneyOptions {
+  record: SalesRecord;
+  arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release'>;
+  /** The hold's id is made from the order's, so that whoever tries, in whatever process, asks for the same hold. */
+  lateHoldOf(order: OrderId): HoldId;
+  steps: Steps;
+  clock: Clock;
+  log: Logger;
+}
+
+/** `orGone`: if it goes on like this, the seats cannot be had. */
+type Asked = LateSeats | { kind: 'later'; afterMs: number; orGone: boolean };
+
+export function createLateMoney(options: LateMoneyOptions): LateMoney {
+  const { record, arbiter, lateHoldOf, steps, clock, log } = options;
+
+  async function authorised({ order, operation }: Standing, view: PaymentView) {
+    const endKey = steps.newEndKey(order.order);
+    const say = (late?: LateSeats) =>
+      steps.taken(() => record.authorised(operation.operation, view, endKey, steps.claimOf, late));
+    let step = await say();
+    let orGone = false;
+    for (let tries = 1; step.kind === 'late' && tries <= triesMax; tries += 1) {
+      const asked = await ask(step.order);
+      if (asked.kind === 'later') {
+        ({ orGone } = asked);
+        if (tries < triesMax) await clock.sleep(Math.min(asked.afterMs, waitMaxMs));
+        continue;
+      }
+      step = await say(asked);
+      if (asked.kind === 'held' && step.order.hold !== asked.hold) await letGo(step.order, asked);
+    }
+    if (step.kind === 'late' && orGone) step = await say({ kind: 'gone' });
+    const { kind } = step;
+    if (kind !== 'late' && order.state === 'closed') log.info({ order: order.order, kind }, 'money came late');
+    return step;
+  }
+
+  /** The order's seats of the arbiter: held for it, gone, or not to be said now. */
+  async function ask(order: Order): Promise<Asked> {
+    const { epoch, seatsMax } = await record.lateTerms(order.order);
+    const { eventNo: event, partition, visitor, holder } = order;
+    const hold = lateHoldOf(order.order);
+    assert(hold !== order.hold || order.state !== 'reserved', 'a hold of its own');
+    const at = { event, partition, epoch, hold, visitor };
+    const seats = order.lines.map(({ seat }) => seat).sort((a, b) => a - b);
+    if (seats.length === 0) return { kind: 'gone' };
+    const held = await reach(() =>
+      arbiter.hold({
+        ...at,
+        holder,
+        request: order.order,
+        claim: { kind: 'seats', seats },
+        ttlMs: lateHoldMs,
+        seatsMax,
+        replaces: null,
+        notAfter: null,
+      }),
+    );
+    if (held.kind === 'stale' || held.kind === 'retry') return later(held);
+    // Seats that come back reopen the sale within a second or two.
+    if (held.kind === 'not_open' && held.phase === 'sold_out') return { ...later({}), orGone: true };
+    // With another id: the visitor has chosen just these seats again by himself.
+    if (held.kind !== 'granted' || held.hold.hold !== hold) return { kind: 'gone' };
+    const bound = await reach(() => arbiter.extend({ ...at, order: order.order }));
+    if (bound.kind === 'stale' || bound.kind === 'retry') return later(bound);
+    if (bound.kind !== 'extended') return { kind: 'gone' };
+    return { kind: 'held', hold, epoch: bound.hold.epoch, deadline: bound.hold.deadline };
+  }
+
+  /** A store that does not answer decides nothing. */
+  async function reach<Outcome>(call: () => Promise<Outcome>): Promise<Outcome | { kind: 'retry'; afterMs: number }> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      log.warn({ err: error }, 'the seats of a late payment cannot be asked for just now');
+      return { kind: 'retry', afterMs: waitMaxMs };
+    }
+  }
+
+  /** Held in vain: the next buyer has the seats at once. */
+  async function letGo(order: Order, held: LateSeats & { kind: 'held' }): Promise<void> {
+    const { eventNo: event, partition, visitor } = order;
+    await reach(() =>
+      arbiter.release({ event, partition, epoch: held.epoch, hold: held.hold, visitor, force: order.order }),
+    );
+  }
+
+  return { authorised };
+}
+
+function later({ afterMs = 1_000 }: { afterMs?: number }): Asked & { kind: 'later' } {
+  return { kind: 'later', afterMs, orGone: false };
+}

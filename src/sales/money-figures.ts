@@ -1,0 +1,86 @@
+import type { EventNo } from '../core/hold.ts';
+import type { OperationState, OrderState } from '../core/order.ts';
+import type { Db } from './db.ts';
+import type { MoneyOperation } from './record.ts';
+
+/**
+ * Orders of which nobody can say yet how their money ends: a call whose answer was lost, a reservation that is being
+ * cancelled, a sale that is not taken yet. Counted by the operation that is under way, its state and how long it has been.
+ */
+export interface AmbiguousOrders {
+  kind: MoneyOperation['kind'];
+  state: OperationState;
+  /** The orders' state. */
+  order: OrderState;
+  orders: number;
+  /** Of them, those that something does not fit with. */
+  attention: number;
+  underMinute: number;
+  underTenMinutes: number;
+  underHour: number;
+  older: number;
+  /** Milliseconds since the oldest was begun. */
+  oldestMs: number;
+}
+
+/** What a call on its way, and a buyer at his bank, take; beyond it an order counts as ambiguous. */
+const quietSeconds = 30;
+
+/** Of one event, or of all. A few rows, whatever is under way; reads what is not settled only. */
+export async function ambiguousOrders(db: Db, event: EventNo | null): Promise<AmbiguousOrders[]> {
+  return db.query<AmbiguousOrders>(
+    'money_ambiguous',
+    `WITH open AS (
+       SELECT m.kind, m.state, o.state AS order_state, m.order_id, m.attention,
+              extract(epoch FROM clock_timestamp() - m.created_at) AS age
+       FROM money_operations m JOIN orders o USING (order_id)
+       WHERE m.due_at IS NOT NULL AND ($1::integer IS NULL OR o.event_no = $1)
+         AND (m.state IN ('unknown','ending')
+              OR (m.state IN ('open','done') AND m.created_at < clock_timestamp() - $2 * interval '1 second')
+              OR (m.state = 'waiting' AND o.payment_deadline < clock_timestamp())))
+     SELECT kind, state, order_state AS "order", count(DISTINCT order_id)::integer AS orders,
+            count(DISTINCT order_id) FILTER (WHERE attention IS NOT NULL)::integer AS attention,
+            count(DISTINCT order_id) FILTER (WHERE age < 60)::integer AS "underMinute",
+            count(DISTINCT order_id) FILTER (WHERE age >= 60 AND age < 600)::integer AS "underTenMinutes",
+            count(DISTINCT order_id) FILTER (WHERE age >= 600 AND age < 3600)::integer AS "underHour",
+            count(DISTINCT order_id) FILTER (WHERE age >= 3600)::integer AS older,
+            (max(age) * 1000)::float8 AS "oldestMs"
+     FROM open GROUP BY kind, state, order_state ORDER BY max(age) DESC`,
+    [event, quietSeconds],
+  );
+}
+
+/** Events of the provider that wait: how many, of payments that are not known here, and for how long. */
+export async function waitingEvents(
+  db: Db,
+): Promise<{ waiting: number; unknown: number; givenUp: number; oldestMs: number }> {
+  const [row] = await db.query<{ waiting: number; unknown: number; givenUp: number; oldestMs: number }>(
+    'provider_events_waiting',
+    `SELECT count(*) FILTER (WHERE due_at IS NOT NULL)::integer AS waiting,
+            count(*) FILTER (WHERE due_at IS NOT NULL AND NOT EXISTS (
+              SELECT 1 FROM money_operations m WHERE m.provider_object = e.object))::integer AS unknown,
+            count(*) FILTER (WHERE note = 'unknown_object')::integer AS "givenUp",
+            coalesce(max(extract(epoch FROM clock_timestamp() - received_at) * 1000) FILTER (WHERE due_at IS NOT NULL), 0)::float8
+              AS "oldestMs"
+     FROM provider_events e WHERE due_at IS NOT NULL OR note = 'unknown_object'`,
+    [],
+  );
+  return row!;
+}
+
+/**
+ * The operator's list: operations that something does not fit with, whose end nobody knows, or that do not end although their
+ * object is being cancelled again and again. Oldest first.
+ */
+export async function operationsForAttention(db: Db, limit: number): Promise<MoneyOperation[]> {
+  const rows = await db.query<{ result: MoneyOperation }>(
+    'money_attention',
+    `SELECT operation_json(m) AS result FROM money_operations m
+     WHERE attention IS NOT NULL OR state = 'unknown' OR (state = 'ending' AND attempts > $2) ORDER BY updated_at LIMIT $1`,
+    [limit, endingTriesMax],
+  );
+  return rows.map((row) => row.result);
+}
+
+/** Within a minute or so; what takes longer is looked at by a person too. */
+const endingTriesMax = 5;

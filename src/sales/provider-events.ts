@@ -1,0 +1,60 @@
+import type { Db } from './db.ts';
+import type { Claim, EventsNote, ObjectEvents } from './record.ts';
+
+/** The statements of the provider's events: an inbox, emptied by objects (migrations/0013_unknown.sql). */
+
+/** Stores the event once; what concerns no payment is only kept. */
+export async function storeProviderEvent(
+  db: Db,
+  event: { id: string; type: string; object: string | null },
+): Promise<{ repeated: boolean }> {
+  const rows = await db.query<{ id: string }>(
+    'provider_event_store',
+    `INSERT INTO provider_events (provider_event_id, type, object, due_at, processed_at, note)
+     SELECT $1, $2, $3, CASE WHEN $3 IS NOT NULL THEN at END, CASE WHEN $3 IS NULL THEN at END,
+            CASE WHEN $3 IS NULL THEN 'no_payment' END
+     FROM (SELECT clock_timestamp() AS at) now
+     ON CONFLICT (provider_event_id) DO NOTHING RETURNING provider_event_id AS id`,
+    [event.id, event.type, event.object],
+  );
+  return { repeated: rows.length === 0 };
+}
+
+export async function claimProviderEvents(db: Db, claim: Claim & { limit: number }): Promise<ObjectEvents[]> {
+  return db.query<ObjectEvents>(
+    'provider_events_claim',
+    'SELECT * FROM provider_events_claim($1, $2, $3)',
+    [claim.owner, claim.limit, claim.leaseMs],
+  );
+}
+
+export async function providerEventsProcessed(db: Db, ids: string[], note: EventsNote | null): Promise<void> {
+  await db.query(
+    'provider_events_processed',
+    `UPDATE provider_events SET processed_at = clock_timestamp(), due_at = NULL, claimed_until = NULL, note = $2
+     WHERE provider_event_id = ANY ($1) AND processed_at IS NULL`,
+    [ids, note],
+  );
+}
+
+export async function providerEventsAgain(db: Db, ids: string[], dueMs: number): Promise<void> {
+  await db.query(
+    'provider_events_again',
+    `UPDATE provider_events SET due_at = clock_timestamp() + $2 * interval '1 millisecond', claimed_until = NULL
+     WHERE provider_event_id = ANY ($1) AND processed_at IS NULL`,
+    [ids, dueMs],
+  );
+}
+
+/** For the operator's list: payments that the provider told us of for days and that nobody here knows. Oldest first. */
+export async function unknownObjects(
+  db: Db,
+  limit: number,
+): Promise<{ object: string; types: string[]; since: number }[]> {
+  return db.query(
+    'provider_events_unknown',
+    `SELECT object, array_agg(DISTINCT type) AS types, epoch_ms(min(received_at))::float8 AS since
+     FROM provider_events WHERE note = 'unknown_object' GROUP BY object ORDER BY min(received_at) LIMIT $1`,
+    [limit],
+  );
+}
