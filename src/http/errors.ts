@@ -240,6 +240,38 @@ export const problemCodes = {
     advice: 'This event has no exception of that id.',
   },
   unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
+  unknown_refund: { status: 404, title: 'No such refund', advice: 'There is no refund under this address.' },
+  not_refundable: {
+    status: 409,
+    title: 'Not refundable',
+    advice: 'Only a paid order can be refunded; for this one nothing was taken, or not yet.',
+  },
+  tickets_not_valid: {
+    status: 409,
+    title: 'Tickets not valid',
+    advice: 'The tickets listed are not of this order, or were refunded before. Nothing was refunded.',
+  },
+  refund_too_much: {
+    status: 409,
+    title: 'More than was paid',
+    advice: 'No more can be given back than what is left of what was paid. Nothing was refunded.',
+  },
+  refund_decided: {
+    status: 409,
+    title: 'Refund not failed',
+    advice: 'Only a failed refund can be tried again or settled by other means.',
+  },
+  not_cancelled: {
+    status: 404,
+    title: 'Not cancelled',
+    advice: 'The event is not being cancelled with refunds.',
+  },
+  not_confirmed: {
+    status: 409,
+    title: 'Not confirmed',
+    advice:
+      'The confirmation is wrong, used, older than ten minutes, or was for another wish. Ask again without it; nothing was cancelled.',
+  },
   // Ours.
   internal: {
     status: 500,

@@ -1,0 +1,403 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { type CancelEvent, cancellationText } from '../checkout/cancel-event.ts';
+import type { RefundOutcome, RefundPreview, Refunds } from '../checkout/refunds.ts';
+import { amountMax } from '../core/money.ts';
+import { impossible } from '../core/outcome.ts';
+import { accountOf } from '../sales/accounts.ts';
+import type { Cancellation, CancellationRecord } from '../sales/cancellations.ts';
+import type { Events } from '../sales/events.ts';
+import type { EventRecord, Order, SalesRecord } from '../sales/record.ts';
+import { type Refund, type RefundRecord, refundStates } from '../sales/refunds.ts';
+import { type HttpProblem, problem } from './errors.ts';
+import { idempotencyKey } from './request-checks.ts';
+import { IdempotencyHeaders, uuidPattern } from './schemas.ts';
+
+export interface OrganiserRefundsDeps {
+  events: Events;
+  orders: Pick<SalesRecord, 'findOrder'>;
+  refunds: Refunds;
+  refundRecord: RefundRecord;
+  cancelEvent: Pick<CancelEvent, 'ask' | 'confirm'>;
+  cancellations: CancellationRecord;
+}
+
+/** Where nothing else is asked for: under the usual limits of a provider's API. */
+export const cancellationDefaults = { fees: 'returned', seats: 'release', perSecond: 20 } as const;
+export const perSecondMax = 1_000;
+export const reasonLengthMax = 200;
+const ordersMax = 50;
+const refundsMax = 200;
+const outcomesMax = 1_000;
+
+const security = [{ organiser: [] }];
+const tags = ['organiser'];
+const Uuid = Type.String({ pattern: uuidPattern });
+const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+const OrderParams = Type.Object({ order: Uuid });
+const RefundParams = Type.Object({ refund: Uuid });
+const Reason = Type.String({ minLength: 1, maxLength: reasonLengthMax });
+const Fees = Type.Union([Type.Literal('returned'), Type.Literal('kept')], {
+  description:
+    '`returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.',
+});
+const Seats = Type.Union([Type.Literal('release'), Type.Literal('block')], {
+  description: '`release`: free for the next buyer. `block`: kept back, with the reason.',
+});
+
+const RefundBody = Type.Object(
+  {
+    tickets: Type.Optional(
+      Type.Array(Uuid, {
+        maxItems: 50,
+        uniqueItems: true,
+        description: 'Ids of valid tickets of the order; all when absent; none: goodwill alone.',
+      }),
+    ),
+    fees: Type.Optional(Fees),
+    goodwill: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: amountMax, description: 'Minor units, on top. 0 when absent.' }),
+    ),
+    seats: Type.Optional(Seats),
+    reason: Reason,
+    preview: Type.Optional(
+      Type.Boolean({ description: 'true: answers what it would come to and changes nothing.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const CancellationBody = Type.Object(
+  {
+    reason: Reason,
+    fees: Type.Optional(Fees),
+    seats: Type.Optional(Seats),
+    perSecond: Type.Optional(
+      Type.Number({ exclusiveMinimum: 0, maximum: perSecondMax, description: 'Orders a second, at most.' }),
+    ),
+    confirmation: Type.Optional(
+      Type.String({
+        maxLength: 20,
+        description:
+          'The code that the same request without it was answered with. Without it nothing happens.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const State = Type.Union(refundStates.map((state) => Type.Literal(state)));
+
+/** Refunds of orders, and the cancelling of an event with all of its orders. */
+export function registerOrganiserRefunds(
+  root: FastifyInstance,
+  deps: OrganiserRefundsDeps,
+  requireSession: (request: FastifyRequest) => Promise<string>,
+): void {
+  registerRefunds(root, deps, requireSession);
+  registerCancellations(root, deps, requireSession);
+}
+
+type Require = (request: FastifyRequest) => Promise<string>;
+
+function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requireSession: Require): void {
+  const { events, orders, refunds, refundRecord } = deps;
+  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+
+  app.get(
+    '/api/organiser/events/:event/orders',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Orders of one buyer, newest first',
+        params: EventParams,
+        querystring: Type.Object({ email: Type.String({ minLength: 3, maxLength: 254 }) }),
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const event = await eventOf(events, request.params.event);
+      const found = await refundRecord.ordersOf(event.eventNo, accountOf(request.query.email), ordersMax);
+      return { orders: found.map(orderView) };
+    },
+  );
+
+  app.get(
+    '/api/organiser/orders/:order',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'An order with its tickets and refunds',
+        params: OrderParams,
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const order = await orders.findOrder(request.params.order);
+      if (!order) throw problem('unknown_order');
+      const [tickets, made] = await Promise.all([
+        refundRecord.paidTickets(order.eventNo, order.order),
+        refundRecord.ofOrder(order.order),
+      ]);
+      return { ...orderView(order), tickets, refunds: made.map(refundView) };
+    },
+  );
+
+  app.post(
+    '/api/organiser/orders/:order/refunds',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Refund an order or some of its tickets; what is refunded is not valid any more',
+        params: OrderParams,
+        headers: IdempotencyHeaders,
+        body: RefundBody,
+      },
+    },
+    async (request, reply) => {
+      const actor = await requireSession(request);
+      const { tickets = 'all', fees = 'returned', goodwill = 0, seats = 'release', reason } = request.body;
+      const wish = { tickets, fees, goodwill };
+      const { order } = request.params;
+      if (request.body.preview) return previewView(await refunds.preview(order, wish));
+      const requestKey = idempotencyKey(request);
+      const outcome = await refunds.make({ ...wish, order, requestKey, actor, reason, seats });
+      if (outcome.kind !== 'made' && outcome.kind !== 'repeated') throw problemOfRefund(outcome);
+      reply.code(outcome.kind === 'made' ? 201 : 200);
+      return { ...refundView(outcome.refund), orderState: outcome.order.state };
+    },
+  );
+
+  app.get(
+    '/api/organiser/events/:event/refunds',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Refunds of an event, newest first',
+        params: EventParams,
+        querystring: Type.Object({
+          state: Type.Optional(State),
+          before: Type.Optional(Type.String({ format: 'date-time', maxLength: 40 })),
+        }),
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const event = await eventOf(events, request.params.event);
+      const { state, before } = request.query;
+      const found = await refundRecord.list(event.eventNo, {
+        limit: refundsMax,
+        ...(state && { states: [state] }),
+        ...(before && { before: Date.parse(before) }),
+      });
+      return { refunds: found.map(refundView) };
+    },
+  );
+
+  app.post(
+    '/api/organiser/refunds/:refund/retry',
+    { schema: { tags, security, summary: 'Try a failed refund again', params: RefundParams } },
+    async (request) => {
+      const actor = await requireSession(request);
+      return decidedView(await refunds.retry(request.params.refund, actor));
+    },
+  );
+
+  app.post(
+    '/api/organiser/refunds/:refund/elsewhere',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'A failed refund was given back by other means: nothing more is owed',
+        params: RefundParams,
+        body: Type.Object({ note: Reason }, { additionalProperties: false }),
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      return decidedView(await refunds.elsewhere(request.params.refund, actor, request.body.note));
+    },
+  );
+}
+
+function registerCancellations(
+  root: FastifyInstance,
+  deps: OrganiserRefundsDeps,
+  requireSession: Require,
+): void {
+  const { events, cancelEvent, cancellations } = deps;
+  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+
+  async function cancellationOf(id: string): Promise<{ event: EventRecord; now: Cancellation }> {
+    const event = await eventOf(events, id);
+    const now = await cancellations.find(event.eventNo);
+    if (!now) throw problem('not_cancelled');
+    return { event, now };
+  }
+
+  app.post(
+    '/api/organiser/events/:event/cancellation',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Cancel the event and refund its orders; asks for a confirmation first',
+        params: EventParams,
+        body: CancellationBody,
+      },
+    },
+    async (request, reply) => {
+      const actor = await requireSession(request);
+      const event = await eventOf(events, request.params.event);
+      const { confirmation, ...given } = request.body;
+      const wish = { ...cancellationDefaults, ...given };
+      if (event.phase === 'draft') throw problem('phase_impossible', { detail: 'A draft has no orders.' });
+      if (confirmation === undefined) {
+        if (await cancellations.find(event.eventNo)) throw problem('event_cancelled');
+        const { shown, code, livesMs } = await cancelEvent.ask(event.eventNo, wish, actor);
+        return reply.code(202).send({ ...shown, wish, confirmation: code, confirmWithinMs: livesMs });
+      }
+      const outcome = await cancelEvent.confirm(event.eventNo, wish, actor, confirmation);
+      events.forget(event);
+      switch (outcome.kind) {
+        case 'started':
+          return reply.code(201).send(cancellationView(event, await cancellations.find(event.eventNo)));
+        case 'already':
+          throw problem('event_cancelled');
+        case 'not_confirmed':
+          throw problem('not_confirmed');
+        case 'not_published':
+          throw problem('phase_impossible', { detail: 'A draft has no orders.' });
+        default:
+          return impossible(outcome, 'cancellation outcome');
+      }
+    },
+  );
+
+  app.get(
+    '/api/organiser/events/:event/cancellation',
+    {
+      schema: { tags, security, summary: 'How far the cancelling has come', params: EventParams },
+    },
+    async (request) => {
+      await requireSession(request);
+      const { event, now } = await cancellationOf(request.params.event);
+      return cancellationView(event, now);
+    },
+  );
+
+  app.get(
+    '/api/organiser/events/:event/cancellation/orders',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'What became of each order, in pages: `after` is the last order of the page before',
+        params: EventParams,
+        querystring: Type.Object({ after: Type.Optional(Uuid) }),
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const { event } = await cancellationOf(request.params.event);
+      const { after = null } = request.query;
+      const found = await cancellations.outcomes(event.eventNo, after, outcomesMax);
+      const next = found.length === outcomesMax ? found.at(-1)!.order : null;
+      return { orders: found, next };
+    },
+  );
+
+  app.post(
+    '/api/organiser/events/:event/cancellation/retry',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Try all failed refunds of a cancelled event again',
+        params: EventParams,
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const { event } = await cancellationOf(request.params.event);
+      return { refunds: (await cancellations.retryFailed(event.eventNo, actor)) ?? 0 };
+    },
+  );
+}
+
+async function eventOf(events: Events, id: string): Promise<EventRecord> {
+  const event = await events.find(id);
+  if (!event) throw problem('unknown_event');
+  return event;
+}
+
+function previewView(outcome: RefundPreview) {
+  if (outcome.kind !== 'refund') throw problemOfRefund(outcome);
+  const { kind: _kind, last, ...sums } = outcome;
+  return { preview: true, ...sums, orderEnds: last };
+}
+
+/** Why nothing was refunded. */
+export function problemOfRefund(
+  outcome:
+    | Exclude<RefundOutcome, { kind: 'made' | 'repeated' }>
+    | Exclude<RefundPreview, { kind: 'refund' }>,
+): HttpProblem {
+  switch (outcome.kind) {
+    case 'unknown_order':
+      return problem('unknown_order');
+    case 'mismatch':
+      return problem('idempotency_mismatch');
+    case 'not_paid':
+      return problem('not_refundable', { extra: { state: outcome.order.state } });
+    case 'not_valid':
+      return problem('tickets_not_valid', { field: '/tickets', extra: { tickets: outcome.tickets } });
+    case 'too_much':
+      return problem('refund_too_much', { extra: { amount: outcome.amount, most: outcome.most } });
+    case 'nothing':
+      return problem('invalid_field', { field: '/tickets', detail: 'There is nothing left to refund.' });
+    default:
+      return impossible(outcome, 'refund outcome');
+  }
+}
+
+function decidedView(
+  outcome: { kind: 'retried' | 'elsewhere' | 'decided'; refund: Refund } | { kind: 'unknown_refund' },
+) {
+  if (outcome.kind === 'unknown_refund') throw problem('unknown_refund');
+  if (outcome.kind === 'decided') {
+    throw problem('refund_decided', { extra: { state: outcome.refund.state } });
+  }
+  return refundView(outcome.refund);
+}
+
+function refundView({ eventNo: _eventNo, createdAt, updatedAt, ...rest }: Refund) {
+  return {
+    ...rest,
+    createdAt: new Date(createdAt).toISOString(),
+    updatedAt: new Date(updatedAt).toISOString(),
+  };
+}
+
+function orderView(order: Order) {
+  const { order: id, event, state, reason, buyer, amount, currency, createdAt } = order;
+  return { order: id, event, state, reason, buyer, amount, currency, createdAt: new Date(createdAt).toISOString() };
+}
+
+function cancellationView(event: EventRecord, now: Cancellation | null) {
+  if (!now) throw problem('not_cancelled');
+  const { eventNo: _eventNo, startedAt, finishedAt, ...rest } = now;
+  return {
+    event: event.event,
+    ...rest,
+    startedAt: new Date(startedAt).toISOString(),
+    finishedAt: finishedAt === null ? null : new Date(finishedAt).toISOString(),
+    text: cancellationText(event.name, now),
+  };
+}
