@@ -82,6 +82,8 @@ export interface OrderAnswer {
   buyer: { name: string; email: string };
   paymentDeadline: string;
   serverTime: string;
+  /** Its money came too late for its seats: as many that are free near them just now, for as long as nobody takes them. */
+  near?: SeatInfo[];
   /** Opens the order from elsewhere: `/orders/{order}#{secret}`. Only in answers to the visitor himself. */
   secret?: string;
   payment: {

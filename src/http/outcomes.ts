@@ -121,6 +121,8 @@ export const declineTexts: Record<DeclineCode, string> = {
 /** How orders end, for people. */
 export const endTexts: Record<string, string> = {
   not_paid_in_time: 'The time for paying has passed. Nothing was charged and the seats are free again.',
+  late_payment:
+    'The payment came only after its time was over, and the seats had been released. You have not been charged; your bank may show the reservation for some days.',
   closed_by_buyer: 'You closed this order. Nothing was charged.',
   seats_lost:
     'The seats could not be kept. Nothing was charged; your bank may show the reservation for some days.',

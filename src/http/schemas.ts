@@ -153,6 +153,7 @@ export const OrderSchema = Type.Object({
   buyer: Type.Object({ name: Type.String(), email: Type.String() }),
   paymentDeadline: time(),
   serverTime: time(),
+  near: Type.Optional(Type.Array(SeatInfoSchema)),
   secret: Type.Optional(Type.String()),
   payment: Type.Object({
     state: Type.Enum([...paymentStates]),

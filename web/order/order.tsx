@@ -84,6 +84,19 @@ function StateCard({ order }: { order: OrderAnswer }) {
       {said.text.map((sentence) => (
         <p key={sentence}>{sentence}</p>
       ))}
+      {order.near && order.near.length > 0 && (
+        <div>
+          <p>{words.near}</p>
+          <ul class="near-seats">
+            {order.near.map((seat) => (
+              <li key={seat.seat}>
+                {texts.map.sectionName(seat.sectionName)}, {texts.map.seat(seat)} ·{' '}
+                <span class="num">{money(seat.price + seat.fee, order.currency)}</span>
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
       {said.link && (
         <p>
           <a class="button primary" href={said.link.href}>

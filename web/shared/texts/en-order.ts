@@ -42,6 +42,8 @@ export const orderTexts = {
   cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
   ends: {
     not_paid_in_time: 'It was not paid in time, and the seats went back on sale. Nothing was charged.',
+    late_payment:
+      'Your payment came only after the time for it was over, and your seats were released. You have not been charged; the reservation on your card is being lifted, which some banks show for a few days.',
     closed_by_buyer: 'You cancelled it, and the seats were given back. Nothing was charged.',
     seats_lost:
       'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
@@ -57,6 +59,7 @@ export const orderTexts = {
       'The payment did not match the order. Nothing was taken; a reservation on your card lapses by itself.',
   } as Record<string, string>,
   endedOtherwise: 'Nothing was charged.',
+  near: 'These seats are free near yours just now:',
   chooseAgain: 'Choose seats again',
   notFoundTitle: 'This order cannot be shown here',
   notFound:
