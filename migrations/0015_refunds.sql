@@ -28,6 +28,7 @@ CREATE TABLE refunds (
 );
 CREATE UNIQUE INDEX refunds_request ON refunds (order_id, request_key) WHERE request_key IS NOT NULL;
 CREATE INDEX refunds_event ON refunds (event_no, state);
+CREATE INDEX refunds_order ON refunds (order_id, created_at);
 
 -- A ticket is refunded once.
 CREATE TABLE refund_tickets (

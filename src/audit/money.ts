@@ -1,4 +1,5 @@
 import { decimalOf } from '../core/money.ts';
+import { dueSum } from '../core/money-due.ts';
 import { type AuditedOrder, auditedOrders, knownOrders } from '../sales/audit-facts.ts';
 import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Violation } from './audit.ts';
 
@@ -48,7 +49,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
     else byOrder.set(reference, [seen]);
   }
   const violations: Violation[] = [];
-  const sums = { settled: 0, due: 0, standing: 0, looked: 0, orders: 0 };
+  const sums = { settled: 0, due: 0, owed: 0, standing: 0, looked: 0, orders: 0 };
   for (let after: string | null = null; ; ) {
     const page = await auditedOrders(db, event.event, after, pageSize);
     for (const order of page) {
@@ -61,12 +62,13 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
       if (!isSettled(order)) continue;
       sums.settled += 1;
       sums.due += dueOf(order);
+      sums.owed += order.notGivenBack;
     }
     if (page.length < pageSize) break;
     after = page.at(-1)!.order;
   }
   violations.push(...(await strangers(sources, byOrder)));
-  const evidence = `${sums.looked} orders beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept`;
+  const evidence = `${sums.looked} orders beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means`;
   const unseen = sums.orders - sums.looked;
   return {
     violations,
@@ -109,9 +111,9 @@ function isSettled({ state, underWay }: AuditedOrder): boolean {
   return ['paid', 'closed', 'cancelled'].includes(state) && !underWay;
 }
 
-/** What is to be kept of a settled order's money. */
-function dueOf({ state, amount }: AuditedOrder): number {
-  return state === 'paid' ? amount : 0;
+/** What is to be kept of a settled order's money. One that ended before it was sold keeps nothing, whatever was taken. */
+function dueOf(order: AuditedOrder): number {
+  return order.state === 'paid' || (order.state === 'cancelled' && order.refunds > 0) ? dueSum(order) : 0;
 }
 
 function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
@@ -165,10 +167,12 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
       );
     }
   }
-  if (isSettled(order) && kept !== dueOf(order)) {
+  // A refund that failed is still here, and so is what was given back by other means.
+  if (isSettled(order) && kept !== dueOf(order) + order.notGivenBack) {
+    const beside = order.notGivenBack > 0 ? ` and ${order.notGivenBack} of failed refunds` : '';
     violate(
       'P8',
-      `the order is ${order.state}: ${dueOf(order)} are due, captured − refunded is ${kept}`,
+      `the order is ${order.state}: ${dueOf(order)} are due${beside}, captured − refunded is ${kept}`,
       'Refund or collect the difference.',
     );
   }

@@ -76,6 +76,16 @@ export interface AuditedOrder {
   /** Of the operation under way. */
   kind: string | null;
   soldTickets: number;
+  /** Prices and fees of its valid tickets. */
+  valid: number;
+  /** How many refunds were decided; then their sums (core/money-due.ts). */
+  refunds: number;
+  /** What of the order's own fee was kept. */
+  orderFee: number;
+  feesKept: number;
+  goodwill: number;
+  /** Refunds that failed, or were given back by other means: decided, yet still with the provider. */
+  notGivenBack: number;
 }
 
 /** `limit` orders after `after` (null: from the first), by id. */
@@ -88,8 +98,17 @@ export function auditedOrders(
   return db.query<AuditedOrder>(
     'audit_orders',
     `SELECT o.order_id AS "order", o.state, o.amount, o.currency, m.objects, m.tries, m.under_way AS "underWay",
-        m.lingering, m.kind, (SELECT count(*) FROM tickets t WHERE t.event_no = $1 AND t.order_id = o.order_id AND t.status = 'sold') AS "soldTickets"
+        m.lingering, m.kind, t.sold AS "soldTickets", t.valid, r.refunds, o.order_fee - r.order_fee AS "orderFee",
+        r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack"
      FROM orders o CROSS JOIN LATERAL (
+       SELECT count(*) AS sold, coalesce(sum(price + fee), 0) AS valid FROM tickets
+       WHERE event_no = $1 AND order_id = o.order_id AND status = 'sold') t
+     CROSS JOIN LATERAL (
+       SELECT count(*) AS refunds, coalesce(sum(order_fee), 0) AS order_fee, coalesce(sum(fees_kept), 0) AS fees_kept,
+         coalesce(sum(goodwill), 0) AS goodwill,
+         coalesce(sum(amount) FILTER (WHERE state IN ('failed','elsewhere')), 0) AS not_given_back
+       FROM refunds WHERE order_id = o.order_id) r
+     CROSS JOIN LATERAL (
        SELECT coalesce(array_agg(DISTINCT provider_object) FILTER (WHERE provider_object IS NOT NULL), '{}') AS objects,
          count(*) FILTER (WHERE kind = 'authorise') AS tries,
          coalesce(bool_or(state IN ('open','waiting','unknown','ending')), false) AS under_way,

@@ -16,7 +16,7 @@ export const purchaseChecks: readonly RecordCheck[] = [
       SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
              format('%s authorisations stand or are under way, %s operations are under way', authorisations, under_way) AS says
       FROM (SELECT order_id, count(*) FILTER (WHERE kind = 'authorise' AND state NOT IN ('refused','voided')) AS authorisations,
-                   count(*) FILTER (WHERE state IN ('open','waiting','unknown','ending')) AS under_way
+                   count(*) FILTER (WHERE state IN ('open','waiting','unknown','ending') AND kind <> 'refund') AS under_way
             FROM (${operations}) m GROUP BY order_id) counted
       WHERE authorisations > 1 OR under_way > 1`,
   },
@@ -47,7 +47,8 @@ export const purchaseChecks: readonly RecordCheck[] = [
              format('a capture is %s, the order %s with %s of %s tickets sold', m.state, o.state, coalesce(t.sold, 0),
                     cardinality(o.seats)) AS says
       FROM (${operations}) m JOIN orders o USING (order_id)
-        LEFT JOIN (SELECT order_id, count(*) AS sold FROM tickets WHERE event_no = $1 AND status = 'sold' GROUP BY order_id) t
+        LEFT JOIN (SELECT order_id, count(*) AS sold FROM tickets
+                   WHERE event_no = $1 AND (status = 'sold' OR revoked_at IS NOT NULL) GROUP BY order_id) t
           USING (order_id)
       WHERE m.kind = 'capture' AND m.state <> 'refused'
         AND CASE WHEN o.state IN ('confirmed','paid') THEN coalesce(t.sold, 0) <> cardinality(o.seats)
@@ -115,6 +116,22 @@ export const purchaseChecks: readonly RecordCheck[] = [
   },
   indexCheck('P5', 'money_operations', 'key', ''),
   {
+    promise: 'P5',
+    name: 'refund_attempts',
+    looks: 'refunds have one attempt at a time, and say what their last one came to',
+    remedy: 'Look the refunds of the payment up at the provider before anything is tried again.',
+    text: `
+      SELECT NULL::integer AS seat, r.order_id AS "order", NULL::uuid AS hold,
+             format('refund %s over %s is %s, its attempts: %s', r.refund_id, r.amount, r.state, coalesce(m.states, 'none')) AS says
+      FROM refunds r LEFT JOIN LATERAL (
+        SELECT string_agg(state, ', ' ORDER BY created_at) AS states, count(*) FILTER (WHERE state <> 'refused') AS standing,
+               max(state) FILTER (WHERE state <> 'refused') AS state, bool_and(amount = r.amount AND currency = r.currency) AS fits
+        FROM money_operations WHERE refund_id = r.refund_id) m ON true
+      WHERE r.event_no = $1 AND r.amount > 0 AND NOT coalesce(m.fits AND CASE r.state
+        WHEN 'open' THEN m.state = 'open' WHEN 'unknown' THEN m.state = 'unknown' WHEN 'pending' THEN m.state = 'waiting'
+        WHEN 'done' THEN m.state = 'done' ELSE m.standing = 0 END AND m.standing <= 1, false)`,
+  },
+  {
     promise: 'P6',
     name: 'operation_amount',
     looks: 'operations have the amount and currency of their orders',
@@ -127,11 +144,14 @@ export const purchaseChecks: readonly RecordCheck[] = [
   },
 ];
 
+/** Refunded tickets do not count any more. */
 const limited = `
-  SELECT event_no, order_id, state, account AS subject, 'account' AS kind, cardinality(seats) AS n FROM orders WHERE event_no = $1
-  UNION ALL
-  SELECT event_no, order_id, state, instrument ->> 'fingerprint', 'instrument', cardinality(seats) FROM orders
-  WHERE event_no = $1 AND instrument ->> 'fingerprint' IS NOT NULL`;
+  SELECT o.event_no, o.order_id, o.state, subject, kind, cardinality(o.seats) - coalesce(t.revoked, 0)::integer AS n
+  FROM orders o
+    CROSS JOIN LATERAL (VALUES ('account', o.account), ('instrument', o.instrument ->> 'fingerprint')) AS limits (kind, subject)
+    LEFT JOIN (SELECT order_id, count(*) AS revoked FROM tickets
+               WHERE event_no = $1 AND revoked_at IS NOT NULL GROUP BY order_id) t USING (order_id)
+  WHERE o.event_no = $1 AND subject IS NOT NULL`;
 
 export const limitChecks: readonly RecordCheck[] = [
   {
@@ -175,8 +195,40 @@ export const amountChecks: readonly RecordCheck[] = [
       FROM orders o
         CROSS JOIN LATERAL (SELECT coalesce(sum((line ->> 'price')::bigint + (line ->> 'fee')::bigint), 0) + o.order_fee AS sum
                             FROM jsonb_array_elements(o.lines) line) l
-        LEFT JOIN (SELECT order_id, sum(price + fee) AS sum FROM tickets WHERE event_no = $1 AND status = 'sold' GROUP BY order_id) t
+        LEFT JOIN (SELECT order_id, sum(price + fee) AS sum FROM tickets
+                   WHERE event_no = $1 AND (status = 'sold' OR revoked_at IS NOT NULL) GROUP BY order_id) t
           USING (order_id)
       WHERE o.event_no = $1 AND (o.amount <> l.sum OR (o.state IN ('confirmed','paid') AND o.amount <> coalesce(t.sum, 0) + o.order_fee))`,
+  },
+  {
+    promise: 'P8',
+    name: 'refund_sum',
+    looks: "refunds' amounts are the sums of their tickets, and no order gave back more than it took",
+    remedy: 'Find out which is right from the order history, then refund or collect the difference.',
+    text: `
+      SELECT NULL::integer AS seat, r.order_id AS "order", NULL::uuid AS hold,
+             format('refund %s is over %s, its tickets and fees sum to %s', r.refund_id, r.amount, s.sum) AS says
+      FROM refunds r CROSS JOIN LATERAL (
+        SELECT coalesce(sum(t.price + t.fee), 0) - r.fees_kept + r.order_fee + r.goodwill AS sum
+        FROM refund_tickets rt JOIN tickets t USING (event_no, ticket_id) WHERE rt.refund_id = r.refund_id) s
+      WHERE r.event_no = $1 AND r.amount <> s.sum
+      UNION ALL
+      SELECT NULL, o.order_id, NULL, format('%s were decided to be given back of %s', sum(r.amount), o.amount)
+      FROM orders o JOIN refunds r USING (order_id) WHERE o.event_no = $1
+      GROUP BY o.order_id, o.amount HAVING sum(r.amount) > o.amount`,
+  },
+  {
+    promise: 'P8',
+    name: 'refund_of_ticket',
+    looks: 'tickets that were revoked have a refund, and refunded ones are revoked',
+    remedy: 'Refund the ticket that was revoked without one, or revoke the one that was refunded.',
+    text: `
+      SELECT t.seat_no AS seat, t.order_id AS "order", NULL::uuid AS hold,
+             format('ticket %s is %s%s, its refund %s', t.ticket_id, t.status,
+                    CASE WHEN t.revoked_at IS NULL THEN '' ELSE ' and revoked' END, coalesce(rt.refund_id::text, 'is not there')) AS says
+      FROM (SELECT * FROM tickets WHERE event_no = $1) t
+        FULL JOIN (SELECT * FROM refund_tickets WHERE event_no = $1) rt USING (ticket_id)
+      WHERE (rt.refund_id IS NULL AND t.revoked_at IS NOT NULL)
+        OR (rt.refund_id IS NOT NULL AND (t.revoked_at IS NULL OR t.status <> 'cancelled'))`,
   },
 ];
