@@ -5,8 +5,10 @@ import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
 import { registerGamedayCommand } from './cli/gameday.ts';
-import { registerOrganiseCommands } from './cli/organise.ts';
+import { registerLimitCommands } from './cli/limits.ts';
+import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerQueueCommands } from './cli/queue.ts';
+import { registerReconcileCommand } from './cli/reconcile.ts';
 import { type StartFlags, startCommand } from './cli/start.ts';
 import { registerTicketCommands } from './cli/ticket.ts';
 import { systemClock } from './runtime/clock.ts';
@@ -92,7 +94,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     };
     return { db, close };
   };
-  registerOrganiseCommands(program, {
+  const organising: CliContext = {
     clock: systemClock,
     random: systemRandom,
     print,
@@ -100,8 +102,11 @@ export async function main(argv: readonly string[]): Promise<number> {
     openArbiter: (db) => openArbiter(db, config(), runtime()),
     redisServers: () => config().redis.servers.map(({ name }) => name),
     openDatabase,
-  });
+  };
+  registerOrganiseCommands(program, organising);
+  registerLimitCommands(program, organising);
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
+  registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
   registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });

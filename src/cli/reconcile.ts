@@ -1,0 +1,175 @@
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { type Runtime, stripeProvider } from '../app.ts';
+import { handOverTo } from '../app-limits.ts';
+import { createReconcileReport, type ReconcileOutcome, reconcileSchedule } from '../checkout/reconcile-report.ts';
+import type { PaymentProvider } from '../payments/provider.ts';
+import type { Config } from '../runtime/config.ts';
+import type { Db } from '../sales/db.ts';
+import { ambiguousOrders } from '../sales/money-figures.ts';
+import { createSalesRecord } from '../sales/orders-record.ts';
+import { type Finding, openFindings, settleFinding } from '../sales/reconcile-findings.ts';
+import { cliActor } from './organise.ts';
+
+export interface ReconcileContext {
+  config(): Config;
+  runtime(): Runtime;
+  print(text: string): void;
+  say(text: string): void;
+  fail(sentence: string): void;
+  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
+}
+
+interface Flags {
+  from?: string;
+  to?: string;
+  json?: boolean;
+}
+
+const listedMax = 1_000;
+
+/** `onsale reconcile`: the provider's payments beside the record, in both directions. */
+export function registerReconcileCommand(program: Command, context: ReconcileContext): void {
+  const reconcile = program
+    .command('reconcile')
+    .description(
+      "Compare the payment provider's payments with the record, in both directions; exit 1 if something does not fit.",
+    )
+    .addHelpText(
+      'after',
+      `
+Nothing is mended here. What does not fit is put on the operator's list ("reconcile list", and the organiser's page); a payment
+that names one of our orders is told to the worker, which looks at it by the rules of the purchase. Without --from and --to:
+the last 24 hours.`,
+    )
+    .option('--from <time>', 'ISO 8601: payments that were opened since then')
+    .option('--to <time>', 'ISO 8601: and until then')
+    .option('--json', 'print JSON')
+    .action((flags: Flags, command: Command) => compareCommand(context, flags, command));
+  reconcile
+    .command('list')
+    .description('What is on the operator’s list; exit 1 if anything is.')
+    .option('--json', 'print JSON')
+    .action((_flags: object, command: Command) => listCommand(context, command.optsWithGlobals<Flags>()));
+  reconcile
+    .command('settle')
+    .description('Take a finding off the list. Changes neither order nor payment.')
+    .argument('<finding>', 'its number')
+    .requiredOption('--note <text>', 'what was done about it')
+    .action((text: string, flags: { note: string }, command: Command) =>
+      settleCommand(context, text, flags.note, command),
+    );
+}
+
+async function compareCommand(context: ReconcileContext, flags: Flags, command: Command): Promise<void> {
+  const { clock, log, random } = context.runtime();
+  const instant = (flag: string, text: string | undefined, otherwise: number): number => {
+    const at = text === undefined ? otherwise : Date.parse(text);
+    if (!Number.isFinite(at)) command.error(`${flag} takes a time, such as 2027-01-31T20:00:00Z.`);
+    return at;
+  };
+  const to = instant('--to', flags.to, clock.now());
+  const from = instant('--from', flags.from, to - reconcileSchedule.backMs);
+  if (from >= to) command.error('--from has to lie before --to.');
+  const provider = providerOf(context.config(), context.runtime());
+  if (!provider) return context.fail('The payment simulator does not run (npm start runs it).');
+  const { db, close } = await context.openDatabase();
+  try {
+    const report = createReconcileReport({
+      db,
+      provider,
+      handOver: handOverTo(createSalesRecord({ db })),
+      clock,
+      log,
+      owner: `cli/${random.uuid()}`,
+    });
+    const outcome = await report.onDemand({ from, to }, ({ step, counts }) => {
+      if (!flags.json) context.say(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
+    });
+    const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
+    tell(context, flags, outcome, ambiguous);
+  } finally {
+    await close();
+  }
+}
+
+const steps = { theirs: 'Theirs', ours: 'Ours', again: 'Found before', done: 'Done' } as const;
+
+function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome, ambiguous: number): void {
+  const { run } = outcome;
+  const findings = outcome.kind === 'compared' ? outcome.findings : [];
+  if (flags.json) context.print(JSON.stringify({ outcome: outcome.kind, run, ambiguous, findings }));
+  else if (outcome.kind === 'compared') context.print(reportText(outcome.run.counts, ambiguous, findings));
+  if (outcome.kind === 'unanswered') context.fail(`The provider could not be asked: ${outcome.detail}.`);
+  else if (outcome.kind === 'taken') context.fail('The comparison was taken over by another process.');
+  else if (findings.length > 0) context.fail(`${findings.length} things do not fit.`);
+  if ((run.counts.unanswered ?? 0) > 0)
+    context.fail(`${run.counts.unanswered} payments could not be looked up: compare again later.`);
+}
+
+function reportText(counts: Record<string, number>, ambiguous: number, findings: readonly Finding[]): string {
+  const lines: [string, number | undefined][] = [
+    ["The provider's payments", counts.payments],
+    ['Payments of ours', counts.opened],
+    ['  not in its list, looked up', counts.unlisted],
+    ['Fit', counts.fits],
+    ['No money on them', counts.idle],
+    ['Under way', counts.underWay],
+    ['Told to the worker', counts.handedOver],
+    ['Orders of which nobody knows the end yet', ambiguous],
+    ['Do not fit', findings.length],
+  ];
+  return [
+    ...lines.map(([name, count]) => `${name.padEnd(42)} ${count ?? 0}`),
+    ...findings.map(findingText),
+  ].join('\n');
+}
+
+function findingText({ finding, kind, says, firstSeenAt }: Finding): string {
+  return `  ! ${finding} ${kind}: ${says} (since ${new Date(firstSeenAt).toISOString()})`;
+}
+
+async function listCommand(context: ReconcileContext, flags: Flags): Promise<void> {
+  await withDb(context, async (db) => {
+    const findings = await openFindings(db, listedMax);
+    if (flags.json) context.print(JSON.stringify({ findings }));
+    else context.print(findings.length === 0 ? 'Nothing is on the list.' : findings.map(findingText).join('\n'));
+    if (findings.length > 0) context.fail(`${findings.length} on the list.`);
+  });
+}
+
+async function settleCommand(
+  context: ReconcileContext,
+  text: string,
+  note: string,
+  command: Command,
+): Promise<void> {
+  if (!/^[1-9]\d{0,14}$/.test(text)) command.error('A finding is named by its number.');
+  if (note.trim() === '') command.error('--note takes what was done.');
+  await withDb(context, async (db) => {
+    const done = await settleFinding(db, { finding: Number(text), actor: cliActor, note: note.trim() });
+    if (done) context.print(`${text} is off the list.`);
+    else context.fail(`There is no finding ${text}.`);
+  });
+}
+
+async function withDb(context: ReconcileContext, act: (db: Db) => Promise<void>): Promise<void> {
+  const { db, close } = await context.openDatabase();
+  try {
+    await act(db);
+  } finally {
+    await close();
+  }
+}
+
+/** The configured provider, or the simulator that this installation runs; null: it does not run. */
+function providerOf({ payments, dataDir }: Config, runtime: Runtime): PaymentProvider | null {
+  if (payments.kind === 'stripe') return stripeProvider(payments, runtime);
+  const portFile = path.join(dataDir, 'simulator', 'port');
+  const port = fs.existsSync(portFile) ? Number(fs.readFileSync(portFile, 'utf8')) : 0;
+  if (!(port > 0)) return null;
+  // It takes no webhooks, so any secret serves.
+  const local = { secretKey: 'sk_test_simulator', webhookSecrets: ['unused'], apiBase: `http://127.0.0.1:${port}` };
+  return stripeProvider(local, runtime);
+}
