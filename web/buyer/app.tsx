@@ -8,6 +8,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { BasketView } from './basket.tsx';
 import { followOtherTabs, recallAll } from './basket-acts.ts';
 import { ChooseView, LookView } from './choose.tsx';
+import { CooldownView } from './cooldown.tsx';
 import { EventHeader, EventView } from './event.tsx';
 import { fetchCookieEarly, join, loadEvent, look, startPolling, tryPass } from './line-acts.ts';
 import { PayView } from './pay.tsx';
@@ -58,7 +59,10 @@ export function App({ buyer }: { buyer: Buyer }) {
               <p>{notice}</p>
             </Notice>
           )}
-          {state.problem && (
+          {state.problem?.code === 'cooldown' && (
+            <CooldownView problem={state.problem} onClose={() => buyer.store.set({ problem: null })} />
+          )}
+          {state.problem && state.problem.code !== 'cooldown' && (
             <ProblemView problem={state.problem} onClose={() => buyer.store.set({ problem: null })} />
           )}
         </div>

@@ -6,10 +6,11 @@ import { texts } from '../shared/texts/texts.ts';
 import { EventList, EventPanel } from './events.tsx';
 import { NewEvent } from './new-event.tsx';
 import { Plans } from './plans.tsx';
+import { Reconcile } from './reconcile.tsx';
 import type { OrganiserEvent, PlanSummary } from './shapes.ts';
 import { SignIn } from './sign-in.tsx';
 
-type Tab = 'events' | 'newEvent' | 'plans';
+type Tab = 'events' | 'newEvent' | 'plans' | 'payments';
 
 /** `/organiser`: sign in, plans, events, the sale's controls. */
 export function Console() {
@@ -67,7 +68,7 @@ function Desk({ onOut }: { onOut: () => void }) {
   return (
     <div class="stack-l">
       <nav class="tabs" aria-label={words.title}>
-        {(['events', 'newEvent', 'plans'] as const).map((one) => (
+        {(['events', 'newEvent', 'plans', 'payments'] as const).map((one) => (
           <button
             key={one}
             type="button"
@@ -95,6 +96,7 @@ function Desk({ onOut }: { onOut: () => void }) {
           }}
         />
       )}
+      {tab === 'payments' && <Reconcile />}
       {tab === 'plans' && <Plans plans={plans} onImported={() => void load()} />}
     </div>
   );

@@ -6,6 +6,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { Blocks } from './blocks.tsx';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
+import { Limits } from './limits.tsx';
 import { SaleControls } from './sale-controls.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 
@@ -82,6 +83,7 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
           </div>
           <Figures event={event} />
           <SaleControls event={event} onChanged={() => void load()} />
+          <Limits event={event} />
           {event.layoutHash && <Blocks event={event} />}
         </>
       )}

@@ -18,6 +18,7 @@ const empty = {
   holdMinutes: '10',
   holdSeatsMax: '6',
   accountSeatsMax: '',
+  instrumentSeatsMax: '',
 };
 
 type Form = typeof empty;
@@ -104,6 +105,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
         {input('holdMinutes', { type: 'number' })}
         {input('holdSeatsMax', { type: 'number' })}
         {input('accountSeatsMax', { type: 'number', hint: words.noLimit })}
+        {input('instrumentSeatsMax', { type: 'number', hint: words.noLimit })}
       </div>
       <SaidView said={said} />
       <div>
@@ -143,5 +145,6 @@ function bodyOf(form: Form, plan: PlanSummary, prices: Record<string, string>): 
     holdMinutes: Number(form.holdMinutes) || 10,
     holdSeatsMax: Number(form.holdSeatsMax) || 6,
     accountSeatsMax: form.accountSeatsMax ? Number(form.accountSeatsMax) : null,
+    instrumentSeatsMax: form.instrumentSeatsMax ? Number(form.instrumentSeatsMax) : null,
   };
 }
