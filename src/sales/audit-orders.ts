@@ -146,7 +146,7 @@ export const purchaseChecks: readonly RecordCheck[] = [
 
 /** Refunded tickets do not count any more. */
 const limited = `
-  SELECT o.event_no, o.order_id, o.state, subject, kind, cardinality(o.seats) - coalesce(t.revoked, 0)::integer AS n
+  SELECT o.event_no, o.order_id, o.state, o.account, o.visitor, subject, kind, cardinality(o.seats) - coalesce(t.revoked, 0)::integer AS n
   FROM orders o
     CROSS JOIN LATERAL (VALUES ('account', o.account), ('instrument', o.instrument ->> 'fingerprint')) AS limits (kind, subject)
     LEFT JOIN (SELECT order_id, count(*) AS revoked FROM tickets
@@ -163,9 +163,16 @@ export const limitChecks: readonly RecordCheck[] = [
       SELECT NULL::integer AS seat, min(order_id::text)::uuid AS "order", NULL::uuid AS hold,
              format('%s %s has %s seats, the limit is %s', kind, subject, sum(n), most) AS says
       FROM (${limited}) l JOIN LATERAL (
-        SELECT (settings ->> CASE kind WHEN 'account' THEN 'accountSeatsMax' ELSE 'instrumentSeatsMax' END)::integer AS most
-        FROM events WHERE event_no = $1) m ON most IS NOT NULL
-      WHERE state IN ('confirmed','paid') OR (kind = 'account' AND state IN ('reserved','authorised'))
+        SELECT CASE WHEN bool_and(v.most IS NOT NULL) THEN max(v.most) END AS most
+        FROM (SELECT CASE kind WHEN 'account' THEN 'accountSeatsMax' ELSE 'instrumentSeatsMax' END AS name) n
+          CROSS JOIN LATERAL (
+            SELECT (settings ->> n.name)::integer AS most FROM events WHERE event_no = $1
+            -- What was bought under a higher limit stays bought.
+            UNION ALL SELECT (detail -> 'from' ->> n.name)::integer FROM audit_log WHERE event_no = $1 AND action = 'limits') v
+        ) m ON m.most IS NOT NULL
+      WHERE (state IN ('confirmed','paid') OR (kind = 'account' AND state IN ('reserved','authorised')))
+        AND NOT EXISTS (SELECT 1 FROM limit_allowances a
+                        WHERE a.event_no = $1 AND (a.account = l.account OR a.visitor = l.visitor))
       GROUP BY kind, subject, most HAVING sum(n) > most`,
   },
   {
