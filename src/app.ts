@@ -3,6 +3,7 @@ import path from 'node:path';
 import { startController } from './app-controller.ts';
 import { startCooldowns, startLimitTasks } from './app-limits.ts';
 import { openPayments } from './app-payments.ts';
+import { openRefunds } from './app-refunds.ts';
 import { readiness } from './app-ready.ts';
 import {
   type ArbiterOptions,
@@ -23,6 +24,8 @@ import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerOrganiser } from './http/organiser.ts';
+import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
+import { createOrganiserSessions } from './http/organiser-sessions.ts';
 import { createPathMeter, type PathMeter } from './http/path-meter.ts';
 import { buildServer } from './http/server.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
@@ -148,10 +151,23 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const events = announcingEvents(madeEvents, arbiter, log);
   const { room } = openRoom({ db, redis, owner, clock, log });
   const record = createSalesRecord({ db });
+  const { refunds, cancelEvent, routes } = openRefunds({
+    db,
+    record,
+    provider: payments.provider,
+    arbiter,
+    events,
+    redisHolds: holdsReader(redis),
+    owner: processName(config, random),
+    clock,
+    random,
+    log,
+  });
   const checkout = createCheckout({
     record,
     arbiter,
     provider: payments.provider,
+    refunds,
     orderIdOf: credentials.orderIdOf,
     owner: processName(config, random),
     clock,
@@ -165,6 +181,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const reconciler = createReconciler({ record, checkout, clock, log });
     shutdown.add('reconciler', () => reconciler.stop());
     reconciler.start();
+    shutdown.add('cancelling of events', () => cancelEvent.stop());
+    cancelEvent.start();
     const { provider } = payments;
     startLimitTasks({ db, clock, log, shutdown, provider, record, owner: processName(config, random) });
   }
@@ -237,6 +255,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
   const server = await buildServer({ ...deps, pathMeter }, [
     (scope) => registerOrganiser(scope, organiserDeps),
+    (scope) => registerOrganiserRefunds(scope, routes, createOrganiserSessions(organiserDeps).require),
   ]);
   shutdown.add('web server', () => server.close());
   try {

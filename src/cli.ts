@@ -8,6 +8,7 @@ import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerLimitCommands } from './cli/limits.ts';
 import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerQueueCommands } from './cli/queue.ts';
+import { registerRefundCommands } from './cli/refunds.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
 import { type StartFlags, startCommand } from './cli/start.ts';
 import { registerTicketCommands } from './cli/ticket.ts';
@@ -105,6 +106,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   };
   registerOrganiseCommands(program, organising);
   registerLimitCommands(program, organising);
+  registerRefundCommands(program, { ...organising, log: () => runtime().log });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });

@@ -23,7 +23,8 @@ import { claimLeaseMs, type Standing } from './payments.ts';
 export interface RefundsOptions {
   record: RefundRecord;
   orders: Pick<SalesRecord, 'findOrder'>;
-  provider: PaymentProvider;
+  /** Null: refunds are only decided here, and given back by the workers. */
+  provider: PaymentProvider | null;
   arbiter: Pick<Arbiter, 'project'>;
   clock: Clock;
   random: Random;
@@ -88,8 +89,12 @@ const pendingGapMaxMs = 15 * 60_000;
 const sameErrorsMax = 4;
 
 export function createRefunds(options: RefundsOptions): Refunds {
-  const { record, orders, provider, arbiter, clock, random, log } = options;
-  const claimOf: Claim = { owner: options.owner, leaseMs: claimLeaseMs };
+  const { record, orders, arbiter, clock, random, log } = options;
+  const claimOf: Claim | null = options.provider && { owner: options.owner, leaseMs: claimLeaseMs };
+  const asked = (): PaymentProvider => {
+    assert(options.provider, 'a provider to ask');
+    return options.provider;
+  };
 
   const newAttempt = (order: OrderId) => {
     const operation = random.uuid();
@@ -155,7 +160,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     operation: MoneyOperation | null;
   }): Promise<{ order: Order; refund: Refund }> {
     const { order, operation } = made;
-    if (!operation) return { order, refund: made.refund };
+    if (!operation || !claimOf) return { order, refund: made.refund };
     try {
       await drive({ order, operation });
     } catch (err) {
@@ -171,7 +176,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     // Its own request may have arrived, and so may one of an attempt before it that seemed to have failed.
     const first = operation.state === 'open' && operation.attempts <= 1 && attempt.others.length === 0;
     if (!first) {
-      const seen = await provider.refunds(operation.providerObject);
+      const seen = await asked().refunds(operation.providerObject);
       if (seen.kind === 'unknown') return undecided(operation, `${seen.reason}: ${seen.detail}`);
       const own = seen.refunds.find(({ reference }) => reference === operation.operation);
       if (own) return takeIn(operation, own);
@@ -201,7 +206,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
   }
 
   async function send({ order, operation }: Standing): Promise<Standing> {
-    const answer = await provider.refund({
+    const answer = await asked().refund({
       key: operation.key,
       object: operation.providerObject!,
       amount: operation.amount,
@@ -268,7 +273,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
   async function inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
     const attempts = operations.filter(({ kind }) => kind === 'refund');
     if (attempts.length === 0 || !order.providerObject) return true;
-    const seen = await provider.refunds(order.providerObject);
+    const seen = await asked().refunds(order.providerObject);
     if (seen.kind === 'unknown') return false;
     for (const view of seen.refunds) {
       const known = operations.find(({ operation }) => operation === view.reference);

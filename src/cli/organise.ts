@@ -59,7 +59,6 @@ const phaseCommands: [name: string, phase: Phase, text: string][] = [
   ['pause', 'paused', 'Pause the sale: places and holds are kept.'],
   ['resume', 'open', 'Go on after a pause.'],
   ['close', 'closed', 'End the sale; orders under way may still be paid.'],
-  ['cancel', 'cancelled', 'Cancel the event for good.'],
 ];
 
 function registerEventCommands(program: Command, context: CliContext): void {

@@ -1,0 +1,44 @@
+import type { HoldsReader } from './app-stores.ts';
+import { type CancelEvent, createCancelEvent } from './checkout/cancel-event.ts';
+import { createRefunds, type Refunds } from './checkout/refunds.ts';
+import type { OrganiserRefundsDeps } from './http/organiser-refunds.ts';
+import type { Arbiter } from './inventory/arbiter.ts';
+import type { PaymentProvider } from './payments/provider.ts';
+import type { Clock } from './runtime/clock.ts';
+import type { Logger } from './runtime/log.ts';
+import type { Random } from './runtime/random.ts';
+import { createCancellationRecord } from './sales/cancellations.ts';
+import type { Db } from './sales/db.ts';
+import type { Events } from './sales/events.ts';
+import type { SalesRecord } from './sales/record.ts';
+import { createRefundRecord } from './sales/refunds.ts';
+
+export interface RefundParts {
+  db: Db;
+  record: SalesRecord;
+  /** Null: the command line decides, the workers give the money back. */
+  provider: PaymentProvider | null;
+  arbiter: Pick<Arbiter, 'project'>;
+  events: Events;
+  redisHolds: HoldsReader | null;
+  owner: string;
+  clock: Clock;
+  random: Random;
+  log: Logger;
+}
+
+/** Refunds and the cancelling of events: what the checkout drives, what the worker runs, and what the routes call. */
+export function openRefunds(parts: RefundParts): {
+  refunds: Refunds;
+  cancelEvent: CancelEvent;
+  routes: OrganiserRefundsDeps;
+} {
+  const { db, record: orders, events, ...rest } = parts;
+  const refundRecord = createRefundRecord({ db });
+  const cancellations = createCancellationRecord({ db });
+  const refunds = createRefunds({ ...rest, record: refundRecord, orders });
+  const modes = events.modes;
+  const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, refundRecord, modes });
+  const routes = { events, orders, refunds, refundRecord, cancelEvent, cancellations };
+  return { refunds, cancelEvent, routes };
+}
