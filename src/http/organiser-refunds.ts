@@ -5,6 +5,7 @@ import { type CancelEvent, cancellationText } from '../checkout/cancel-event.ts'
 import type { RefundOutcome, RefundPreview, Refunds } from '../checkout/refunds.ts';
 import { amountMax } from '../core/money.ts';
 import { impossible } from '../core/outcome.ts';
+import type { SeatFacts } from '../core/seat-map.ts';
 import { accountOf } from '../sales/accounts.ts';
 import type { Cancellation, CancellationRecord } from '../sales/cancellations.ts';
 import type { Events } from '../sales/events.ts';
@@ -142,7 +143,13 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
         refundRecord.paidTickets(order.eventNo, order.order),
         refundRecord.ofOrder(order.order),
       ]);
-      return { ...orderView(order), tickets, refunds: made.map(refundView) };
+      const event = await events.findByNo(order.eventNo);
+      const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
+      return {
+        ...orderView(order),
+        tickets: tickets.map((ticket) => ({ ...ticket, place: placeOf(seatOf[ticket.seat]) })),
+        refunds: made.map(refundView),
+      };
     },
   );
 
@@ -383,6 +390,11 @@ function refundView({ eventNo: _eventNo, createdAt, updatedAt, ...rest }: Refund
     createdAt: new Date(createdAt).toISOString(),
     updatedAt: new Date(updatedAt).toISOString(),
   };
+}
+
+/** As printed; null where the plan has none of these words. */
+function placeOf(seat: SeatFacts | undefined) {
+  return seat ? { section: seat.sectionId, row: seat.row, seat: seat.label } : null;
 }
 
 function orderView(order: Order) {

@@ -4,9 +4,11 @@ import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Blocks } from './blocks.tsx';
+import { CancelEvent } from './cancellation.tsx';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
+import { Refunds } from './refunds.tsx';
 import { SaleControls } from './sale-controls.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 
@@ -85,6 +87,8 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
           <SaleControls event={event} onChanged={() => void load()} />
           <Limits event={event} />
           {event.layoutHash && <Blocks event={event} />}
+          {event.phase !== 'draft' && <Refunds event={event} />}
+          {event.phase !== 'draft' && <CancelEvent event={event} onChanged={() => void load()} />}
         </>
       )}
     </div>

@@ -90,7 +90,7 @@ export function SaleControls(props: { event: OrganiserEvent; onChanged: () => vo
       ) : (
         <div class="row">
           {phaseTransitions[seen.phase]
-            .filter((phase) => phase !== 'scheduled')
+            .filter((phase) => phase !== 'scheduled' && (phase !== 'cancelled' || seen.phase === 'draft'))
             .map((phase) => (
               <button
                 key={phase}

@@ -32,4 +32,44 @@ export interface OrganiserEvent extends Controls {
   status?: StatusObject | null;
 }
 
+export interface OrganiserRefund {
+  refund: string;
+  order: string;
+  amount: number;
+  currency: string;
+  state: string;
+  detail: string | null;
+  createdAt: string;
+}
+
+export interface OrganiserOrder {
+  order: string;
+  state: string;
+  buyer: { name: string; email: string };
+  amount: number;
+  currency: string;
+  createdAt: string;
+  /** Of one order only. */
+  tickets?: {
+    ticket: string;
+    seat: number;
+    place: { section: string; row: string; seat: string } | null;
+    price: number;
+    fee: number;
+    valid: boolean;
+  }[];
+  refunds?: OrganiserRefund[];
+}
+
+export interface CancellationProgress {
+  state: 'running' | 'done';
+  reason: string;
+  currency: string;
+  /** By how they stand. */
+  refunds: Record<string, { refunds: number; amount: number }>;
+  closed: number;
+  left: number;
+  ending: number;
+}
+
 export type { PlanProblem, PlanReport };

@@ -1,3 +1,4 @@
+import { enRefunds } from './en-refunds.ts';
 import { count, plural } from './format.ts';
 
 const seats = (n: number) => plural(n, { one: '# seat', other: '# seats' });
@@ -231,4 +232,5 @@ export const enConsole = {
     choose: 'Choose a section',
     reasonMissing: 'Say why the seats are blocked.',
   },
+  refunds: enRefunds,
 };

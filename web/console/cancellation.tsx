@@ -1,0 +1,172 @@
+import { useEffect, useState } from 'preact/hooks';
+import { call } from '../shared/api.ts';
+import { Notice } from '../shared/shell.tsx';
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { money } from '../shared/texts/format.ts';
+import { Field, refusal, type Said, SaidView } from './fields.tsx';
+import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
+
+const words = consoleTexts.refunds;
+const refreshMs = 2_000;
+
+interface Asked {
+  body: object;
+  orders: number;
+  tickets: number;
+  amount: number;
+  currency: string;
+  unpaidOrders: number;
+  confirmation: string;
+}
+
+/** Cancelling an event: what would happen, a code to be typed, then how far it has come. */
+export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => void }) {
+  const { event } = props;
+  const path = `/api/organiser/events/${encodeURIComponent(event.id)}/cancellation`;
+  const [progress, setProgress] = useState<CancellationProgress | null>(null);
+  const [said, setSaid] = useState<Said>(null);
+  const load = async () => {
+    const answer = await call<CancellationProgress>(path);
+    if (answer.kind === 'ok') setProgress(answer.body);
+  };
+  useEffect(() => {
+    if (event.phase !== 'cancelled') return;
+    void load();
+    const timer = window.setInterval(() => {
+      if (document.visibilityState === 'visible') void load();
+    }, refreshMs);
+    return () => window.clearInterval(timer);
+  }, [path, event.phase]);
+
+  const retry = async () => {
+    const answer = await call(`${path}/retry`, { method: 'POST' });
+    setSaid(answer.kind === 'ok' ? { tone: 'good', text: words.retried } : refusal(answer));
+    await load();
+  };
+  return (
+    <section class="card stack">
+      <h3>{words.cancel.title}</h3>
+      <SaidView said={said} />
+      {progress ? (
+        <Progress progress={progress} onRetry={() => void retry()} />
+      ) : (
+        <AskForm
+          path={path}
+          onSaid={setSaid}
+          onStarted={(started) => {
+            setProgress(started);
+            props.onChanged();
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function AskForm(props: {
+  path: string;
+  onSaid: (said: Said) => void;
+  onStarted: (progress: CancellationProgress) => void;
+}) {
+  const [reason, setReason] = useState('');
+  const [fees, setFees] = useState(true);
+  const [asked, setAsked] = useState<Asked | null>(null);
+  const [typed, setTyped] = useState('');
+  const [busy, setBusy] = useState(false);
+
+  const send = async <T,>(body: object) => {
+    setBusy(true);
+    const answer = await call<T>(props.path, { method: 'POST', body });
+    setBusy(false);
+    props.onSaid(answer.kind === 'ok' ? null : refusal(answer));
+    return answer.kind === 'ok' ? answer.body : null;
+  };
+  const ask = async () => {
+    if (reason.trim() === '') return props.onSaid({ tone: 'bad', text: words.reasonMissing });
+    const body = { reason: reason.trim(), fees: fees ? 'returned' : 'kept' };
+    const answer = await send<Omit<Asked, 'body'>>(body);
+    if (answer) setAsked({ ...answer, body });
+  };
+  const confirm = async () => {
+    if (!asked) return;
+    const started = await send<CancellationProgress>({ ...asked.body, confirmation: typed });
+    if (started) props.onStarted(started);
+  };
+  return (
+    <form
+      class="stack"
+      onSubmit={(submit) => {
+        submit.preventDefault();
+        if (!busy) void (asked ? confirm() : ask());
+      }}
+    >
+      {asked ? (
+        <Notice tone="warn">
+          <p>{words.cancel.would(asked.orders, asked.tickets, money(asked.amount, asked.currency))}</p>
+          {asked.unpaidOrders > 0 && <p>{words.cancel.unpaid(asked.unpaidOrders)}</p>}
+          <Field
+            id="cancel-code"
+            label={words.cancel.type(asked.confirmation)}
+            value={typed}
+            onValue={setTyped}
+          />
+          <div class="row">
+            <button type="submit" class="button danger" aria-disabled={busy || typed.trim() === ''}>
+              {busy ? consoleTexts.busy : words.cancel.yes}
+            </button>
+            <button type="button" class="button" onClick={() => setAsked(null)}>
+              {words.cancel.no}
+            </button>
+          </div>
+        </Notice>
+      ) : (
+        <>
+          <p class="muted">{words.cancel.help}</p>
+          <Field id="cancel-reason" label={words.reason} value={reason} onValue={setReason} />
+          <label>
+            <input type="checkbox" checked={fees} onChange={() => setFees(!fees)} /> {words.fees}
+          </label>
+          <div>
+            <button type="submit" class="button" aria-disabled={busy}>
+              {busy ? consoleTexts.busy : words.cancel.ask}
+            </button>
+          </div>
+        </>
+      )}
+    </form>
+  );
+}
+
+function Progress({ progress, onRetry }: { progress: CancellationProgress; onRetry: () => void }) {
+  const { refunds, closed, left, ending, currency } = progress;
+  const decided = Object.values(refunds).reduce((sum, one) => sum + one.refunds, closed);
+  const failed = refunds.failed?.refunds ?? 0;
+  return (
+    <div class="stack">
+      <p>
+        <strong>{progress.state === 'done' ? words.cancel.done : words.cancel.running}</strong>
+        {` · ${progress.reason}`}
+      </p>
+      <label>
+        {words.cancel.progress} <progress max={decided + left + ending} value={decided} />
+      </label>
+      <ul>
+        {Object.entries(refunds).map(([state, one]) => (
+          <li key={state}>
+            {`${words.cancel.refunds(one.refunds, money(one.amount, currency))}: ${words.refundStates[state] ?? state}`}
+          </li>
+        ))}
+        {closed > 0 && <li>{words.cancel.closed(closed)}</li>}
+        {left > 0 && <li>{words.cancel.left(left)}</li>}
+        {ending > 0 && <li>{words.cancel.ending(ending)}</li>}
+      </ul>
+      {failed > 0 && (
+        <div>
+          <button type="button" class="button" onClick={onRetry}>
+            {words.cancel.retry(failed)}
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,282 @@
+import { useEffect, useState } from 'preact/hooks';
+import { call } from '../shared/api.ts';
+import { Confirm } from '../shared/shell.tsx';
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { dateTime, money } from '../shared/texts/format.ts';
+import { Field, minorOf, refusal, type Said, SaidView } from './fields.tsx';
+import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
+
+const words = consoleTexts.refunds;
+const isOrderId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+
+/** Orders of a buyer, one order's refunds, and those of the event that failed. */
+export function Refunds({ event }: { event: OrganiserEvent }) {
+  const [sought, setSought] = useState('');
+  const [found, setFound] = useState<OrganiserOrder[] | null>(null);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [said, setSaid] = useState<Said>(null);
+  const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
+
+  const find = async () => {
+    const text = sought.trim();
+    if (text === '') return;
+    setSaid(null);
+    setFound(null);
+    if (isOrderId(text)) return setChosen(text);
+    setChosen(null);
+    const path = `${base}/orders?email=${encodeURIComponent(text)}`;
+    const answer = await call<{ orders: OrganiserOrder[] }>(path);
+    if (answer.kind !== 'ok') return setSaid(refusal(answer));
+    setFound(answer.body.orders);
+    if (answer.body.orders.length === 0) setSaid({ tone: 'warn', text: words.none });
+  };
+
+  return (
+    <section class="card stack">
+      <h3>{words.title}</h3>
+      <p class="muted">{words.help}</p>
+      <form
+        class="stack"
+        onSubmit={(submit) => {
+          submit.preventDefault();
+          void find();
+        }}
+      >
+        <Field id="refund-find" label={words.find} value={sought} onValue={setSought} />
+        <div>
+          <button type="submit" class="button">
+            {words.go}
+          </button>
+        </div>
+      </form>
+      <SaidView said={said} />
+      {found && found.length > 0 && (
+        <ul class="plain stack">
+          {found.map((order) => (
+            <li key={order.order} class="event-row">
+              <span>{`${dateTime(order.createdAt)} · ${money(order.amount, order.currency)} · ${words.states[order.state] ?? order.state}`}</span>
+              <button type="button" class="button small" onClick={() => setChosen(order.order)}>
+                {words.open}
+                <span class="visually-hidden"> {order.order}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {chosen && <OneOrder key={chosen} id={chosen} />}
+      <FailedRefunds base={base} />
+    </section>
+  );
+}
+
+function OneOrder({ id }: { id: string }) {
+  const [order, setOrder] = useState<OrganiserOrder | null>(null);
+  const [said, setSaid] = useState<Said>(null);
+  const load = async () => {
+    const answer = await call<OrganiserOrder>(`/api/organiser/orders/${id}`);
+    if (answer.kind === 'ok') setOrder(answer.body);
+    else setSaid(refusal(answer));
+  };
+  useEffect(() => void load(), [id]);
+  return (
+    <div class="stack">
+      <SaidView said={said} />
+      {order && (
+        <>
+          <h4>{`${words.orderOf(order.buyer.name)} · ${words.states[order.state] ?? order.state}`}</h4>
+          {order.state === 'paid' && <RefundForm order={order} onSaid={setSaid} onMade={() => void load()} />}
+          {(order.refunds ?? []).length > 0 && (
+            <>
+              <h4>{words.list}</h4>
+              <ul>
+                {order.refunds?.map((refund) => (
+                  <li key={refund.refund}>{sayRefund(refund)}</li>
+                ))}
+              </ul>
+            </>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+function sayRefund({ amount, currency, state, detail, createdAt }: OrganiserRefund): string {
+  const says = `${dateTime(createdAt)} · ${money(amount, currency)} · ${words.refundStates[state] ?? state}`;
+  return detail ? `${says} (${detail})` : says;
+}
+
+function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void; onMade: () => void }) {
+  const { order, onSaid } = props;
+  const valid = (order.tickets ?? []).filter((ticket) => ticket.valid);
+  const [tickets, setTickets] = useState<ReadonlySet<string>>(new Set(valid.map(({ ticket }) => ticket)));
+  const [fees, setFees] = useState(true);
+  const [block, setBlock] = useState(false);
+  const [goodwill, setGoodwill] = useState('');
+  const [reason, setReason] = useState('');
+  const [asked, setAsked] = useState<{ body: object; amount: number; key: string } | null>(null);
+  const [busy, setBusy] = useState(false);
+  const path = `/api/organiser/orders/${order.order}/refunds`;
+
+  const send = async (body: object, key?: string) => {
+    setBusy(true);
+    const answer = await call<{ amount: number }>(path, { method: 'POST', body, key });
+    setBusy(false);
+    if (answer.kind !== 'ok') onSaid(refusal(answer));
+    return answer.kind === 'ok' ? answer.body : null;
+  };
+  const preview = async () => {
+    onSaid(null);
+    const sum = goodwill.trim() === '' ? 0 : minorOf(goodwill, order.currency);
+    if (reason.trim() === '') return onSaid({ tone: 'bad', text: words.reasonMissing });
+    if (sum === null) return onSaid({ tone: 'bad', text: words.amountWrong });
+    const body = {
+      tickets: [...tickets],
+      fees: fees ? 'returned' : 'kept',
+      seats: block ? 'block' : 'release',
+      goodwill: sum,
+      reason: reason.trim(),
+    };
+    const would = await send({ ...body, preview: true });
+    // The same question twice, from an impatient hand, is one refund: the key is made when it is asked.
+    if (would) setAsked({ body, amount: would.amount, key: crypto.randomUUID() });
+  };
+  const make = async () => {
+    if (!asked || busy) return;
+    const made = await send(asked.body, asked.key);
+    if (!made) return;
+    setAsked(null);
+    onSaid({ tone: 'good', text: words.made(money(made.amount, order.currency)) });
+    props.onMade();
+  };
+
+  if (asked) {
+    return (
+      <Confirm
+        ask={words.sure(tickets.size, money(asked.amount, order.currency))}
+        yes={words.yes}
+        no={words.no}
+        busy={busy}
+        onYes={() => void make()}
+        onNo={() => setAsked(null)}
+      />
+    );
+  }
+  return (
+    <form
+      class="stack"
+      onSubmit={(submit) => {
+        submit.preventDefault();
+        if (!busy) void preview();
+      }}
+    >
+      <fieldset class="stack">
+        <legend class="label">{words.tickets}</legend>
+        {order.tickets?.map(({ ticket, valid: isValid, place, seat, price, fee }) => (
+          <label key={ticket}>
+            <input
+              type="checkbox"
+              disabled={!isValid}
+              checked={isValid && tickets.has(ticket)}
+              onChange={() => {
+                const next = new Set(tickets);
+                if (!next.delete(ticket)) next.add(ticket);
+                setTickets(next);
+              }}
+            />{' '}
+            {`${words.seat(place, seat)} · ${money(price + fee, order.currency)}${isValid ? '' : ` · ${words.refunded}`}`}
+          </label>
+        ))}
+      </fieldset>
+      <label>
+        <input type="checkbox" checked={fees} onChange={() => setFees(!fees)} /> {words.fees}
+      </label>
+      <label>
+        <input type="checkbox" checked={block} onChange={() => setBlock(!block)} /> {words.block}
+      </label>
+      <div class="columns">
+        <Field
+          id="refund-goodwill"
+          label={words.goodwill}
+          value={goodwill}
+          inputMode="decimal"
+          onValue={setGoodwill}
+          hint={words.goodwillHint}
+        />
+        <Field id="refund-reason" label={words.reason} value={reason} onValue={setReason} />
+      </div>
+      <div>
+        <button type="submit" class="button primary" aria-disabled={busy}>
+          {busy ? consoleTexts.busy : words.preview}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** What the organiser has to see without looking for it. */
+function FailedRefunds({ base }: { base: string }) {
+  const [failed, setFailed] = useState<OrganiserRefund[]>([]);
+  const [note, setNote] = useState('');
+  const [noting, setNoting] = useState<string | null>(null);
+  const [said, setSaid] = useState<Said>(null);
+  const load = async () => {
+    const answer = await call<{ refunds: OrganiserRefund[] }>(`${base}/refunds?state=failed`);
+    if (answer.kind === 'ok') setFailed(answer.body.refunds);
+  };
+  useEffect(() => void load(), [base]);
+  const act = async (refund: string, what: 'retry' | 'elsewhere') => {
+    const body = what === 'elsewhere' ? { note: note.trim() } : undefined;
+    const answer = await call(`/api/organiser/refunds/${refund}/${what}`, { method: 'POST', body });
+    setNoting(null);
+    setNote('');
+    setSaid(
+      answer.kind === 'ok'
+        ? { tone: 'good', text: what === 'retry' ? words.retried : words.settled }
+        : refusal(answer),
+    );
+    await load();
+  };
+  return (
+    <>
+      <SaidView said={said} />
+      {failed.length > 0 && (
+        <div class="stack">
+          <h4>{words.failedTitle}</h4>
+          <p class="muted">{words.failedHelp}</p>
+          <ul class="plain stack">
+            {failed.map((refund) => (
+              <li key={refund.refund} class="stack">
+                <span>{sayRefund(refund)}</span>
+                <div class="row">
+                  <button type="button" class="button small" onClick={() => void act(refund.refund, 'retry')}>
+                    {words.retry}
+                  </button>
+                  <button type="button" class="button small" onClick={() => setNoting(refund.refund)}>
+                    {words.elsewhere}
+                  </button>
+                </div>
+                {noting === refund.refund && (
+                  <form
+                    class="stack"
+                    onSubmit={(submit) => {
+                      submit.preventDefault();
+                      if (note.trim()) void act(refund.refund, 'elsewhere');
+                    }}
+                  >
+                    <Field id="refund-note" label={words.elsewhereNote} value={note} onValue={setNote} />
+                    <div>
+                      <button type="submit" class="button small">
+                        {words.elsewhere}
+                      </button>
+                    </div>
+                  </form>
+                )}
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+    </>
+  );
+}
