@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
+import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { dateTime, money } from '../shared/texts/format.ts';
 import { Field, minorOf, refusal, type Said, SaidView } from './fields.tsx';
@@ -139,7 +140,7 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
     };
     const would = await send({ ...body, preview: true });
     // The same question twice, from an impatient hand, is one refund: the key is made when it is asked.
-    if (would) setAsked({ body, amount: would.amount, key: crypto.randomUUID() });
+    if (would) setAsked({ body, amount: would.amount, key: newKey() });
   };
   const make = async () => {
     if (!asked || busy) return;
