@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { describe, test } from 'node:test';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createCooldowns, judgeHoldEnds } from '../../src/sales/cooldowns.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { allowBuyer } from '../../src/sales/limits.ts';
+import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
+import { createTestBuyer } from '../support/buyer.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { holdOf, stageEvent } from '../support/stage.ts';
+
+const cooldown = { afterUnpaid: 2, firstMs: 60_000, maxMs: 150_000, forgetMs: 3_600_000 };
+
+test('holds that end unpaid one after the other bring a growing cooldown; paying, faults of ours and a changed mind do not', async (t) => {
+  const database = await testDatabase(t);
+  const db = createDb({ url: database.url, poolSize: 4, clock: systemClock, log: silentLogger });
+  t.after(() => db.close());
+  const { event, epoch } = await stageEvent(database, { settings: { cooldown } });
+
+  /** A hold that was granted five minutes ago and ends now, with what became of it. */
+  async function ended(visitor: string, became?: { state: string; reason?: string }, account?: string): Promise<void> {
+    const hold = randomUUID();
+    await database.query(
+      `INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
+       VALUES ($1, $2, $3, $4, now() - interval '5 minutes', now())`,
+      [event, hold, visitor, account ?? null],
+    );
+    if (became) {
+      await database.query(
+        `INSERT INTO orders (order_id, event_no, hold_id, visitor, holder, account, buyer, seats, lines, amount, currency, state,
+                             reason, payment_deadline)
+         VALUES ($1, $2, $3, $4, $4, 'a', '{}', '{}', '[]', 0, 'EUR', $5, $6, now())`,
+        [randomUUID(), event, hold, visitor, became.state, became.reason ?? null],
+      );
+    }
+    assert.equal(await judgeHoldEnds(db), 1);
+  }
+  /** Seconds of the cooldown, and the holds counted. */
+  async function of(subject: string, kind = 'visitor'): Promise<[seconds: number | null, unpaid: number]> {
+    const [row] = await database.query(
+      `SELECT round(extract(epoch FROM until - last_at))::integer AS seconds, unpaid FROM cooldowns
+       WHERE event_no = $1 AND kind = $2 AND subject = $3`,
+      [event, kind, subject],
+    );
+    return row ? [row.seconds, row.unpaid] : [null, 0];
+  }
+
+  for (const expected of [null, 60, 120, 150, 150]) {
+    await ended('again and again');
+    assert.equal((await of('again and again'))[0], expected);
+  }
+  await ended('declined', { state: 'closed', reason: 'not_paid_in_time' });
+  await ended('declined', { state: 'closed', reason: 'closed_by_buyer' });
+  assert.deepEqual(await of('declined'), [60, 2], 'orders that end unpaid count');
+
+  await ended('pays');
+  await ended('pays', { state: 'paid' });
+  await ended('pays');
+  assert.deepEqual(await of('pays'), [null, 1], 'a purchase forgets what was before');
+
+  for (const reason of ['seats_lost', 'event_cancelled', 'card_limit', 'payment_mismatch']) {
+    await ended('unlucky', { state: 'closed', reason });
+  }
+  assert.deepEqual(await of('unlucky'), [null, 0], 'what was not his doing');
+
+  await ended('open', { state: 'reserved' });
+  assert.deepEqual(await of('open'), [null, 0]);
+  const [waits] = await database.query(`SELECT ends_at > now() AS later FROM hold_ends WHERE visitor = 'open'`);
+  assert.equal(waits.later, true, 'an order that is not paid yet is looked at after its deadline');
+
+  await ended('one browser', undefined, 'known account');
+  await ended('another browser', undefined, 'known account');
+  assert.deepEqual(await of('known account', 'account'), [60, 2], 'where the account is known before holding');
+
+  await ended('long ago');
+  await database.query(`UPDATE cooldowns SET last_at = now() - interval '2 hours' WHERE subject = 'long ago'`);
+  await ended('long ago');
+  assert.deepEqual(await of('long ago'), [null, 1], 'a quiet time forgets');
+
+  const exception = { event, actor: 'organiser', reason: 'support', until: null };
+  await allowBuyer(db, { ...exception, buyer: { visitor: 'again and again' } });
+  assert.deepEqual(await of('again and again'), [null, 0], 'an exception ends it');
+  await ended('again and again');
+  assert.deepEqual(await of('again and again'), [null, 0], 'and keeps it away');
+
+  // What the web process tells: grants, and what ended them early.
+  const book = createCooldowns({ db, clock: systemClock, log: silentLogger });
+  await book.start();
+  const stage = { event, epoch };
+  const held = holdOf(stage, 'noted', [1]);
+  const quick = holdOf(stage, 'noted', [2]);
+  const swapped = { ...holdOf(stage, 'noted', [3]), grantedAt: Date.now() - 120_000 };
+  const late = { ...holdOf(stage, 'noted', [4]), grantedAt: Date.now() - 120_000 };
+  for (const hold of [held, quick, late]) book.granted(hold, null);
+  book.granted(swapped, held.hold);
+  book.released(event, quick.hold);
+  book.released(event, late.hold);
+  await book.stop();
+  const noted = await database.query(`SELECT hold_id, ends_at <= now() AS over FROM hold_ends WHERE visitor = 'noted'`);
+  assert.deepEqual(
+    Object.fromEntries(noted.map((row) => [row.hold_id, row.over])),
+    { [swapped.hold]: false, [late.hold]: true },
+    'a swap is one hold, one given back within a minute is none, one given back later ends now',
+  );
+});
+
+describe('a cooldown at the page', () => {
+  let app: TestApp;
+  const scope = testScope();
+  test.before(async () => {
+    app = await startTestApp(scope, { settings: { cooldown: { ...cooldown, afterUnpaid: 1 } } });
+  });
+  test.after(() => scope.close());
+
+  test('the next hold is refused with until when; repeats and exchanges go on; an exception by the reference lifts it', async () => {
+    const buyer = await app.admitted();
+    const first = await buyer.mustHold([1]);
+    const noted = async () =>
+      (await app.database.query('SELECT 1 FROM hold_ends WHERE hold_id = $1', [first.hold])).length;
+    await until(async () => (await noted()) === 1, 'a note of the hold');
+    assert.equal((await buyer.request('DELETE', `/api/holds/${first.hold}`)).status, 204);
+    await until(async () => (await noted()) === 0, 'a changed mind to count for nothing');
+    const second = await buyer.hold([2], { key: 'second' });
+    assert.equal(second.status, 201);
+    // One that he had held for minutes has just lapsed.
+    const visitor = app.credentials.visitorOf(buyer.cookies.get('onsale_visitor') ?? '');
+    await app.database.query(
+      `INSERT INTO hold_ends (event_no, hold_id, visitor, granted_at, ends_at)
+       VALUES ($1, gen_random_uuid(), $2, now() - interval '5 minutes', now())`,
+      [app.eventNo, visitor],
+    );
+    let refused = await buyer.hold([9]);
+    await until(async () => {
+      refused = await buyer.hold([9]);
+      return refused.body.code === 'cooldown';
+    }, 'a cooldown');
+    assert.equal(refused.status, 409);
+    const left = Date.parse(String(refused.body.until)) - Date.now();
+    assert.ok(left > 30_000 && left < 130_000, `until ${refused.body.until}`);
+    assert.equal(refused.body.reference, visitor);
+    assert.ok(Number(refused.headers.get('retry-after')) > 30);
+
+    assert.equal((await buyer.hold([2], { key: 'second' })).status, 200, 'a repeat is the same hold');
+    const swapped = await buyer.hold([3], { replaces: second.body.hold });
+    assert.equal(swapped.status, 201, 'what is held may be exchanged');
+    assert.equal((await buyer.get(`/api/holds/${swapped.body.hold}`)).status, 200);
+    const other = await app.admitted();
+    assert.equal((await other.hold([30])).status, 201, 'nobody else waits');
+
+    await buyer.request('DELETE', `/api/holds/${swapped.body.hold}`);
+    const organiser = createTestBuyer(app.url, 'none');
+    const { email, password } = app.app.organiser;
+    assert.equal((await organiser.post('/api/organiser/sessions', { email, password })).status, 200);
+    const limits = `/api/organiser/events/${app.event}/limits`;
+    const { body: before } = await organiser.get(limits);
+    assert.equal(before.coolingCount, 1);
+    const excepted = await organiser.post(`${limits}/allowances`, {
+      visitor: refused.body.reference,
+      reason: 'called us',
+    });
+    assert.equal(excepted.status, 201, JSON.stringify(excepted.body));
+    await until(async () => (await buyer.hold([9])).status === 201, 'the cooldown to be lifted');
+    assert.equal((await organiser.get(limits)).body.coolingCount, 0);
+  });
+});
