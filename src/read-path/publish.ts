@@ -174,6 +174,7 @@ function eventObject(
     limits: {
       holdSeatsMax: event.settings.holdSeatsMax,
       accountSeatsMax: event.settings.accountSeatsMax,
+      ...(event.settings.instrumentSeatsMax ? { instrumentSeatsMax: event.settings.instrumentSeatsMax } : {}),
       holdMinutes: event.settings.holdTtlMs / 60_000,
     },
     seatCount: event.seatCount,

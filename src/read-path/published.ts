@@ -86,7 +86,13 @@ export interface EventObject {
   closesAt: string | null;
   prices: { category: string; color: string; price: number; fee: number }[];
   orderFee: number;
-  limits: { holdSeatsMax: number; accountSeatsMax: number | null; holdMinutes: number };
+  limits: {
+    holdSeatsMax: number;
+    accountSeatsMax: number | null;
+    /** Seats bought with one card; absent: no limit. */
+    instrumentSeatsMax?: number;
+    holdMinutes: number;
+  };
   seatCount: number;
   /**
    * Parts of the house that are sold apart from each other: a hold takes seats of one. Each with the ids of its sections; null:

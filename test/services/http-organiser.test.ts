@@ -60,7 +60,9 @@ describe('organiser', () => {
     // Bodies that would be taken: nothing but the missing session refuses them.
     const { body: plan } = await call('POST', '/plans', { raw: bytesOf(stadium()) });
     const event = { name: 'x', plan: plan.plan, currency: 'EUR', prices: {} };
-    const places: [method: string, path: string, body?: unknown][] = [
+    const limits = { accountSeatsMax: null, instrumentSeatsMax: null, cooldown: null };
+    const none = '0f8fad5b-d9cb-469f-a165-70867728950e';
+    const places: [method: string, path: string, body?: unknown, pattern?: string][] = [
       ['GET', '/plans'],
       ['POST', '/plans', stadium()],
       ['GET', '/events'],
@@ -71,6 +73,17 @@ describe('organiser', () => {
       ['POST', '/events/x/blocks', { seats: [1], reason: 'x' }],
       ['DELETE', '/events/x/blocks', { seats: [1] }],
       ['POST', '/events/x/plan', { plan: plan.plan }],
+      ['GET', '/events/x/limits'],
+      ['PATCH', '/events/x/limits', { replaces: limits, accountSeatsMax: 4 }],
+      ['POST', '/events/x/limits/allowances', { account: 'a@example.org', reason: 'x' }],
+      [
+        'DELETE',
+        `/events/x/limits/allowances/${none}`,
+        undefined,
+        '/events/{event}/limits/allowances/{allowance}',
+      ],
+      ['GET', '/reconcile'],
+      ['POST', '/reconcile/1/settle', { note: 'x' }, '/reconcile/{finding}/settle'],
       ['GET', '/sessions'],
     ];
     for (const [method, path, body] of places) {
@@ -84,7 +97,9 @@ describe('organiser', () => {
         ? Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`)
         : [],
     );
-    const tried = places.map(([method, path]) => `${method} /api/organiser${path.replace('/x', '/{event}')}`);
+    const tried = places.map(
+      ([method, path, , pattern]) => `${method} /api/organiser${pattern ?? path.replace('/x', '/{event}')}`,
+    );
     const open = ['POST /api/organiser/sessions', 'DELETE /api/organiser/sessions'];
     assert.deepEqual([...tried, ...open].sort(), routes.sort(), 'every route was tried');
     const second = (await signIn(app)).body.token;

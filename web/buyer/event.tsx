@@ -55,6 +55,9 @@ function Facts({ event, status }: { event: EventObject; status: StatusObject }) 
       <div>
         <dt>{texts.event.limit}</dt>
         <dd>{texts.event.upTo(event.limits.accountSeatsMax ?? event.limits.holdSeatsMax)}</dd>
+        {event.limits.instrumentSeatsMax !== undefined && (
+          <dd>{texts.event.upToCard(event.limits.instrumentSeatsMax)}</dd>
+        )}
       </div>
     </dl>
   );

@@ -54,6 +54,7 @@ export const en = {
     leftOf: (left: number, total: number) =>
       `${left < 100 || left === total ? count(left) : `at least ${count(left)}`} of ${count(total)}`,
     upTo: (n: number) => `Up to ${seats(n)}`,
+    upToCard: (n: number) => `Up to ${seats(n)} with one card`,
     fee: (fee: string) => `plus ${fee} fee each`,
     feeOne: (fee: string) => `plus ${fee} fee`,
     orderFee: (fee: string) => `One fee of ${fee} is added to each order.`,
