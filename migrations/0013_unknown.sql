@@ -279,10 +279,12 @@ CREATE INDEX provider_events_unknown ON provider_events (received_at) WHERE note
 -- of one object are one look at it.
 CREATE FUNCTION provider_events_claim(p_owner text, p_limit integer, p_lease_ms integer)
 RETURNS TABLE (object text, "order" uuid, events text[], attempts integer, "ageMs" double precision) LANGUAGE sql AS $$
-  WITH due AS (
-    SELECT e.object FROM provider_events e
+  WITH longest AS (
+    -- A bounded number, so that a flood is not read as a whole for each handful of it.
+    SELECT e.object, e.due_at FROM provider_events e
     WHERE e.due_at <= clock_timestamp() AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())
-    GROUP BY e.object ORDER BY min(e.due_at) LIMIT p_limit),
+    ORDER BY e.due_at LIMIT 1000),
+  due AS (SELECT l.object FROM longest l GROUP BY l.object ORDER BY min(l.due_at) LIMIT p_limit),
   mine AS (
     SELECT e.provider_event_id FROM provider_events e JOIN due USING (object)
     WHERE e.due_at IS NOT NULL AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())

@@ -306,29 +306,6 @@ test('S5: an order frees and sells only what is its own, whatever became of its 
   );
 });
 
-test('S5: a late success takes no seat that somebody holds by now; free ones it does', async () => {
-  const { hold, desk: own } = await arbitrated();
-  for (const held of [true, false]) {
-    const seat = held ? 1 : 2;
-    const ordered = await own.checkout.reserve(reserveCommand(await hold(`late-${seat}`, [seat])));
-    assert.ok(ordered.kind === 'order');
-    const { order } = ordered.order;
-    await own.checkout.pay(payCommand(order, 'pm_card_chargeDeclined'));
-    assert.equal((await own.checkout.close(order)).kind, 'closed');
-    if (held) await hold('next', [seat]);
-    const declined = (await own.record.operationsOf(order)).at(-1)!;
-    const answer = await simulator.provider.lookup(declined.providerObject!);
-    assert.ok(answer.kind === 'done');
-    const view = { ...answer.view, status: 'authorised' as const };
-    const step = await own.record.authorised(declined.operation, view, `end ${order}`, {
-      owner: 'o',
-      leaseMs: 1_000,
-    });
-    assert.equal(step.order.state, held ? 'closed' : 'authorised');
-  }
-  await own.close();
-});
-
 test('S7, S8: the quota entry ends with the order, and seats come back to the next claim', async () => {
   const { arbiter, hold, desk: own, stage } = await arbitrated();
   const first = await hold('anna', [1, 2, 3]);

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { until } from '../support/app.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
@@ -261,137 +260,7 @@ function lyingAbout(change: Partial<PaymentView>): PaymentProvider {
   };
 }
 
-test('P6: a webhook twice, before our own call returned, and for an object not yet ours: the same result', async () => {
-  const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
-  const early = deskWith({
-    ...simulator.provider,
-    open: async (command) => {
-      const answer = await simulator.provider.open(command);
-      assert.ok(answer.kind === 'done');
-      await desk.checkout.providerEvent({ id: 'evt_created', type: 'created', object: answer.view.object });
-      const kept = await database.query(
-        `SELECT processed_at FROM provider_events WHERE provider_event_id = 'evt_created'`,
-      );
-      assert.deepEqual(kept, [{ processed_at: null }], 'kept until its object is ours');
-      return answer;
-    },
-    authorise: async (command) => {
-      const answer = await simulator.provider.authorise(command);
-      const event = {
-        id: `evt_${order.order}`,
-        type: 'payment_intent.amount_capturable_updated',
-        object: command.object,
-      };
-      await Promise.all([desk.checkout.providerEvent(event), desk.checkout.providerEvent(event)]);
-      return answer;
-    },
-  });
-  const answer = await early.checkout.pay(payCommand(order.order, 'pm_card_visa'));
-  assert.equal(answer.kind, 'bought');
-  const late = { id: 'evt_late', type: 'payment_intent.created', object: (await intentOf(order.order))!.id };
-  await desk.checkout.providerEvent(late);
-  await desk.checkout.providerEvent(late);
-  await reconcile(database, desk, 1);
-  const [open] = await database.query(
-    'SELECT count(*)::integer AS n FROM provider_events WHERE processed_at IS NULL',
-  );
-  assert.equal(open.n, 0);
-  assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
-});
-
-test('P6: the webhook alone completes a purchase whose process forgot it', async () => {
-  const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
-  const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
-  assert.ok(pending.kind === 'pending' && pending.action);
-  await simulator.answerBank(pending.action.url, 'authorise');
-  const object = (await intentOf(order.order))!.id;
-  await desk.checkout.providerEvent({ id: 'evt_capturable', type: 'x', object });
-  assert.equal(await stateOf(order.order), 'paid');
-  await auditEvent(database, simulator, stage.event);
-});
-
-/** We take a success for a refusal, and the order ends; then the provider tells. */
-async function lateSuccess(stage: { event: number; epoch: number }) {
-  const mistaken = deskWith({
-    ...simulator.provider,
-    authorise: async (command) => {
-      await simulator.provider.authorise(command);
-      return { kind: 'refused', decline: 'declined', detail: 'mistaken', view: null };
-    },
-  });
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
-  assert.equal((await mistaken.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'declined');
-  assert.equal((await desk.checkout.close(order.order)).kind, 'closed');
-  // As when the void of the object was not planned: only then is there a success to be late.
-  await database.query(
-    `UPDATE money_operations SET state = 'done', due_at = NULL, end_key = NULL WHERE order_id = $1 AND kind = 'open'`,
-    [order.order],
-  );
-  return {
-    order,
-    tell: async () =>
-      desk.checkout.providerEvent({
-        id: `evt_${order.order}`,
-        type: 'x',
-        object: (await intentOf(order.order))!.id,
-      }),
-  };
-}
-
-test('a late success of a closed order gets the same seats back when they are free', async () => {
-  const stage = await stageEvent(database);
-  const { order, tell } = await lateSuccess(stage);
-  await tell();
-  assert.equal(await stateOf(order.order), 'paid');
-  await auditEvent(database, simulator, stage.event);
-});
-
-test('P1: a late success beside an order that the visitor opens in the same moment is voided', async () => {
-  const stage = await stageEvent(database);
-  const { order, tell } = await lateSuccess(stage);
-  const other = await database.pool(1).connect();
-  await other.query('BEGIN');
-  const { rows } = await other.query(
-    `INSERT INTO orders (order_id, event_no, hold_id, visitor, holder, account, buyer, seats, lines, amount, currency, state,
-       payment_deadline)
-     SELECT gen_random_uuid(), event_no, gen_random_uuid(), visitor, holder, account, buyer, '{}', '[]', 0, currency,
-       'reserved', payment_deadline FROM orders WHERE order_id = $1 RETURNING order_id`,
-    [order.order],
-  );
-  const told = tell();
-  await until(async () => {
-    const waiting = await database.query(
-      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    return waiting.length > 0;
-  }, 'the late success to meet the other order');
-  await other.query('COMMIT');
-  other.release();
-  await told;
-  await database.query('DELETE FROM orders WHERE order_id = $1', [rows[0].order_id]);
-  await reconcile(database, desk, 1);
-  assert.equal(await stateOf(order.order), 'closed');
-  assert.deepEqual(await auditEvent(database, simulator, stage.event), { paid: 0, closed: 1, captured: 0 });
-});
-
-test('a late success whose seats went to somebody else is voided: nobody is charged for nothing', async () => {
-  const stage = await stageEvent(database);
-  const { order, tell } = await lateSuccess(stage);
-  const other = await reserved(desk, stage, 'berta', [2]);
-  assert.equal((await desk.checkout.pay(payCommand(other.order, 'pm_card_visa'))).kind, 'bought');
-  await tell();
-  await reconcile(database, desk, 1);
-  assert.equal(await stateOf(order.order), 'closed');
-  assert.deepEqual(await auditEvent(database, simulator, stage.event), {
-    paid: 1,
-    closed: 1,
-    captured: other.amount,
-  });
-});
-
-test('a success of an ended order is voided together with its object even if nobody tells', async () => {
+test('P3: a success of an order that its buyer has ended is voided together with its object even if nobody tells', async () => {
   const stage = await stageEvent(database);
   const mistaken = deskWith({
     ...simulator.provider,

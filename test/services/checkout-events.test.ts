@@ -1,0 +1,335 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import test, { after, before } from 'node:test';
+import { registerWebhooks } from '../../src/http/webhooks.ts';
+import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { waitingEvents } from '../../src/sales/money-figures.ts';
+import { orderHistory } from '../../src/sales/orders.ts';
+import { unknownObjects } from '../../src/sales/provider-events.ts';
+import { until } from '../support/app.ts';
+import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import {
+  auditEvent,
+  makeDue,
+  passDeadline,
+  payCommand,
+  reconcile,
+  reserved,
+  stageEvent,
+  type Till,
+  till,
+} from '../support/stage.ts';
+
+let database: TestDatabase;
+let simulator: TestSimulator;
+let desk: Till;
+const desks: Till[] = [];
+before(async () => {
+  database = await testDatabase();
+  simulator = await startTestSimulator({ timeoutMs: 1_000 });
+  desk = deskWith(simulator.provider);
+});
+after(async () => {
+  for (const one of desks) await one.close();
+  await simulator?.stop();
+});
+
+function deskWith(provider: PaymentProvider): Till {
+  const made = till(database.url, provider);
+  desks.push(made);
+  return made;
+}
+
+const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
+const intentsOf = async (order: string) =>
+  (await simulator.ledger()).intents.filter(({ reference }) => reference === order);
+const event = (object: string, id: string = `evt_${randomUUID()}`) => ({ id, type: 'payment_intent.x', object });
+const stored = async (id: string) => {
+  const [row] = await database.query('SELECT * FROM provider_events WHERE provider_event_id = $1', [id]);
+  return row;
+};
+
+/** Counts the calls that a look at a payment, or anything that changes one, comes to. */
+function counting(): { provider: PaymentProvider; calls: Record<string, number> } {
+  const calls: Record<string, number> = {};
+  const provider = new Proxy(simulator.provider, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      return (...values: unknown[]) => {
+        calls[String(name)] = (calls[String(name)] ?? 0) + 1;
+        return value.apply(target, values);
+      };
+    },
+  });
+  return { provider, calls };
+}
+
+test('P6: an event is stored and answered at once, however long the provider takes to say more', async () => {
+  const gone = new AbortController();
+  const silent = deskWith({
+    ...simulator.provider,
+    lookup: async () => {
+      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
+    },
+  });
+  silent.inbox.start();
+  const woken = till(database.url, simulator.provider, { onProviderEvent: silent.inbox.wake });
+  desks.push(woken);
+  try {
+    const told = event('pi_slow');
+    await woken.checkout.providerEvent(told);
+    await until(async () => (await stored(told.id)).attempts === 1, 'the event to be looked at');
+    for (let n = 0; n < 20; n += 1) await woken.checkout.providerEvent(event('pi_slow'));
+    assert.equal((await stored(told.id)).processed_at, null);
+  } finally {
+    gone.abort();
+    await silent.inbox.stop();
+  }
+  await database.query('DELETE FROM provider_events');
+});
+
+test('P6: the same event again is one event; fifty about one payment are one look at it', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const asked = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
+  assert.ok(asked.kind === 'pending' && asked.action);
+  await simulator.answerBank(asked.action.url, 'authorise');
+  const [intent] = await intentsOf(order.order);
+  const { provider, calls } = counting();
+  const watching = deskWith(provider);
+  const same = event(intent!.id);
+  await Promise.all(Array.from({ length: 5 }, () => watching.checkout.providerEvent(same)));
+  await Promise.all(Array.from({ length: 50 }, () => watching.checkout.providerEvent(event(intent!.id))));
+  const pass = await watching.inbox.runOnce();
+  assert.deepEqual([pass.looked, pass.processed], [1, 51]);
+  assert.deepEqual(calls, { lookup: 1, capture: 1 });
+  assert.equal(await stateOf(order.order), 'paid');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P6: a webhook before our own call has returned, for an object not yet ours: the same result', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const early = deskWith({
+    ...simulator.provider,
+    open: async (command) => {
+      const answer = await simulator.provider.open(command);
+      assert.ok(answer.kind === 'done');
+      await desk.checkout.providerEvent(event(answer.view.object, `created ${order.order}`));
+      assert.equal((await desk.inbox.runOnce()).failed, 0);
+      return answer;
+    },
+    authorise: async (command) => {
+      const answer = await simulator.provider.authorise(command);
+      const told = event(command.object);
+      await Promise.all([desk.checkout.providerEvent(told), desk.checkout.providerEvent(told)]);
+      await Promise.all([desk.inbox.runOnce(), desk.inbox.runOnce()]);
+      return answer;
+    },
+  });
+  assert.equal((await early.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+  const [intent, ...others] = await intentsOf(order.order);
+  assert.deepEqual(others, []);
+  await desk.checkout.providerEvent(event(intent!.id));
+  await reconcile(database, desk, 1);
+  const [open] = await database.query('SELECT count(*)::integer AS n FROM provider_events WHERE due_at IS NOT NULL');
+  assert.equal(open.n, 0);
+  assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
+});
+
+test('P6: the webhook alone completes a purchase whose process forgot it', async () => {
+  const stage = await stageEvent(database);
+  const order = await reserved(desk, stage, 'anna', [1]);
+  const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
+  assert.ok(pending.kind === 'pending' && pending.action);
+  await simulator.answerBank(pending.action.url, 'authorise');
+  const [intent] = await intentsOf(order.order);
+  await desk.checkout.providerEvent(event(intent!.id));
+  await desk.inbox.runOnce();
+  assert.equal(await stateOf(order.order), 'paid');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P6: all events of settled orders again, in any order: nothing is sent, nothing changes', async () => {
+  const stage = await stageEvent(database);
+  const [paid, closed, cancelled] = [
+    await reserved(desk, stage, 'anna', [1]),
+    await reserved(desk, stage, 'berta', [2]),
+    await reserved(desk, stage, 'carla', [3]),
+  ];
+  await desk.checkout.pay(payCommand(paid.order, 'pm_card_visa'));
+  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [closed.order]);
+  await desk.checkout.pay(payCommand(closed.order, 'pm_card_visa'));
+  await simulator.fault('capture_refused', { match: { reference: cancelled.order } });
+  await desk.checkout.pay(payCommand(cancelled.order, 'pm_card_visa'));
+  await simulator.clearFaults();
+  await reconcile(database, desk, 2);
+  const orders = [paid, closed, cancelled];
+  const before = await Promise.all(orders.map(({ order }) => orderHistory(desk.db, order)));
+  const { provider, calls } = counting();
+  const watching = deskWith(provider);
+  for (let round = 0; round < 3; round += 1) {
+    for (const { order } of orders.toReversed()) {
+      const [intent] = await intentsOf(order);
+      await watching.checkout.providerEvent(event(intent!.id));
+    }
+    const pass = await watching.inbox.runOnce();
+    assert.deepEqual([pass.processed, pass.again, pass.failed], [3, 0, 0]);
+  }
+  assert.deepEqual(Object.keys(calls), ['lookup']);
+  assert.deepEqual(await Promise.all(orders.map(({ order }) => stateOf(order))), ['paid', 'closed', 'cancelled']);
+  assert.deepEqual(await Promise.all(orders.map(({ order }) => orderHistory(desk.db, order))), before);
+  await auditEvent(database, simulator, stage.event);
+});
+
+// Objects that nobody here knows.
+
+/** Opened at the provider, and no answer ever reaches us. */
+async function openedInVain(visitor: string, seat: number, stage: { event: number; epoch: number }) {
+  const order = await reserved(desk, stage, visitor, [seat]);
+  await simulator.fault('drop_after', { match: { route: 'create' } });
+  await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
+  await simulator.clearFaults();
+  const [intent] = await intentsOf(order.order);
+  assert.equal((await desk.checkout.find(order.order))!.providerObject, null);
+  return { order, object: intent!.id };
+}
+
+test('P4: an opening whose answer was lost is ended by the event of its object, and the buyer pays on that', async () => {
+  const stage = await stageEvent(database);
+  const { order, object } = await openedInVain('anna', 1, stage);
+  await desk.checkout.providerEvent(event(object));
+  await desk.inbox.runOnce();
+  const [open, ...more] = await desk.record.operationsOf(order.order);
+  assert.deepEqual([open?.state, open?.providerObject, more.length], ['done', object, 0]);
+  assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
+  assert.equal((await intentsOf(order.order)).length, 1);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P3, P4: an object that is found after its order has ended, or has paid on another, is cancelled; the order stays as it is', async () => {
+  const stage = await stageEvent(database);
+  const ended = await openedInVain('anna', 1, stage);
+  await passDeadline(database, ended.order.order);
+  await reconcile(database, desk, 2);
+  assert.equal(await stateOf(ended.order.order), 'closed');
+  const paid = await openedInVain('berta', 2, stage);
+  await database.query(`UPDATE money_operations SET state = 'refused', due_at = NULL WHERE order_id = $1`, [
+    paid.order.order,
+  ]);
+  // While the order is being paid it has other things to do; the event waits.
+  const early = event(paid.object);
+  await desk.checkout.providerEvent(early);
+  await desk.inbox.runOnce();
+  assert.ok((await stored(early.id)).due_at !== null);
+  assert.equal((await desk.checkout.pay(payCommand(paid.order.order, 'pm_card_visa'))).kind, 'bought');
+  await desk.checkout.providerEvent(event(ended.object));
+  await makeDue(database);
+  assert.equal((await desk.inbox.runOnce()).failed, 0);
+  for (const { order, object } of [ended, paid]) {
+    const stray = (await intentsOf(order.order)).find(({ id }) => id === object);
+    assert.equal(stray?.status, 'canceled');
+  }
+  assert.equal(await stateOf(ended.order.order), 'closed');
+  assert.equal(await stateOf(paid.order.order), 'paid');
+  assert.equal((await stored(early.id)).due_at, null);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P6: a payment that nobody here knows is looked at with growing gaps, never touched, and after three days is a person’s to judge', async () => {
+  await database.query('DELETE FROM provider_events');
+  const foreign = await openPayment(simulator.provider, { reference: 'of another shop' });
+  const lost = await openPayment(simulator.provider, { reference: randomUUID() });
+  const events = [event(foreign.object), event(lost.object), event('pi_that_is_not_there')];
+  for (const told of events) await desk.checkout.providerEvent(told);
+  const gaps: number[] = [];
+  for (let look = 0; look < 4; look += 1) {
+    assert.equal((await desk.inbox.runOnce()).again, 3);
+    const [row] = await database.query(
+      'SELECT min(extract(epoch FROM due_at - clock_timestamp()))::float8 AS s FROM provider_events WHERE due_at IS NOT NULL',
+    );
+    gaps.push(Math.round(row.s));
+    await makeDue(database);
+  }
+  assert.deepEqual(gaps, [2, 8, 32, 128]);
+  assert.equal((await waitingEvents(desk.db)).unknown, 3);
+  await database.query(`UPDATE provider_events SET received_at = now() - interval '73 hours'`);
+  assert.equal((await desk.inbox.runOnce()).processed, 3);
+  const list = await unknownObjects(desk.db, 10);
+  assert.deepEqual(list.map(({ object }) => object).sort(), events.map(({ object }) => object).sort());
+  assert.equal((await waitingEvents(desk.db)).givenUp, 3);
+  const { intents } = await simulator.ledger();
+  for (const { object } of [foreign, lost])
+    assert.equal(intents.find(({ id }) => id === object)?.status, 'requires_payment_method');
+  await database.query('DELETE FROM provider_events');
+});
+
+test('P6: a flood of events of payments that nobody knows, each slow to look at, holds up neither a purchase nor the reconciler', async () => {
+  const stage = await stageEvent(database);
+  const gone = new AbortController();
+  let looks = 0;
+  const flooded = deskWith({
+    ...simulator.provider,
+    lookup: async (object) => {
+      if (!object.startsWith('pi_flood')) return simulator.provider.lookup(object);
+      looks += 1;
+      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      return { kind: 'unknown', reason: 'timeout', detail: 'slow' };
+    },
+  });
+  await database.query(
+    `INSERT INTO provider_events (provider_event_id, type, object, due_at)
+     SELECT 'evt_flood_' || n, 'x', 'pi_flood_' || n, now() - interval '1 hour' FROM generate_series(1, 2000) n`,
+  );
+  flooded.inbox.start();
+  flooded.reconciler.start();
+  try {
+    await until(() => looks > 0, 'the flood to be looked at');
+    const order = await reserved(flooded, stage, 'anna', [1]);
+    await simulator.fault('drop_before', { match: { route: 'confirm', reference: order.order }, times: 2 });
+    assert.equal((await flooded.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'pending');
+    await until(async () => (await stateOf(order.order)) === 'paid', 'the reconciler to end the payment');
+    assert.ok(looks <= 16, `${looks} looks at once`);
+  } finally {
+    gone.abort();
+    await Promise.all([flooded.inbox.stop(), flooded.reconciler.stop()]);
+  }
+  await database.query('DELETE FROM provider_events');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P6: over HTTP: the bytes as they were signed are stored and answered; forged, stale and altered ones are not', async () => {
+  const { fastify } = await import('fastify');
+  const app = fastify();
+  app.setErrorHandler((error: { status?: number; statusCode?: number }, _request, reply) =>
+    reply.code(error.status ?? error.statusCode ?? 500).send({}),
+  );
+  await app.register(async (scope) =>
+    registerWebhooks(scope as never, { provider: simulator.provider, checkout: desk.checkout }),
+  );
+  const { createHmac } = await import('node:crypto');
+  const body = JSON.stringify({ id: 'evt_http', type: 't', data: { object: { object: 'payment_intent', id: 'pi_http' } } });
+  const sign = (secret: string, at = Math.floor(Date.now() / 1_000)) =>
+    `t=${at},v1=${createHmac('sha256', secret).update(`${at}.${body}`).digest('hex')}`;
+  const post = async (payload: string, signature: string) =>
+    (
+      await app.inject({
+        method: 'POST',
+        url: '/api/webhooks/stripe',
+        payload,
+        headers: { 'content-type': 'application/json', 'stripe-signature': signature },
+      })
+    ).statusCode;
+  assert.equal(await post(body, sign('whsec_other')), 400);
+  assert.equal(await post(body, sign(simulator.webhookSecret, Math.floor(Date.now() / 1_000) - 400)), 400);
+  assert.equal(await post(`${body} `, sign(simulator.webhookSecret)), 400);
+  assert.equal(await stored('evt_http'), undefined);
+  for (let n = 0; n < 2; n += 1) assert.equal(await post(body, sign(simulator.webhookSecret)), 200);
+  assert.deepEqual([(await stored('evt_http')).object, (await stored('evt_http')).attempts], ['pi_http', 0]);
+  await app.close();
+  await database.query('DELETE FROM provider_events');
+});
