@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { accountOf } from '../sales/accounts.ts';
+import { accountNamed } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
@@ -173,15 +173,16 @@ async function allowCommand(
   flags: AllowFlags,
   command: Command,
 ): Promise<void> {
+  const account = flags.account === undefined ? undefined : accountNamed(flags.account);
+  if (account === null) command.error('--account takes an e-mail address, or sub: and the name of an account.');
   const buyers: AllowedBuyer[] = [
-    ...(flags.account === undefined ? [] : [{ account: accountOf(flags.account) }]),
+    ...(account ? [{ account }] : []),
     ...(flags.visitor === undefined ? [] : [{ visitor: flags.visitor }]),
     ...(flags.order === undefined ? [] : [{ order: flags.order }]),
   ];
   const [buyer] = buyers;
   if (!buyer || buyers.length > 1) command.error('Name the buyer by one of --account, --visitor and --order.');
   if (flags.order !== undefined && !uuidForm.test(flags.order)) command.error('--order takes an order’s id.');
-  if (flags.account !== undefined && !flags.account.includes('@')) command.error('--account takes an e-mail address.');
   const reason = flags.reason.trim();
   if (reason === '' || reason.length > limitBounds.reasonLengthMax)
     command.error(`--reason takes 1 to ${limitBounds.reasonLengthMax} characters.`);

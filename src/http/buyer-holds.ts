@@ -1,4 +1,4 @@
-import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { seatStateOfOrder } from '../core/order.ts';
 import type { Claim, HoldOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
@@ -83,9 +83,10 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const { replaces = null } = request.body;
       const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
+      const holder = holderOf(deps, event, visitor, request.body.account);
       const { cooldown } = event.settings;
       // What is held is exchanged within its own lease: that is no new hold.
-      if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, idIn });
+      if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, holder, idIn });
       const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
         const time = timeOf(event, partition);
         for (let again = false; ; again = true) {
@@ -94,7 +95,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             partition,
             hold: idIn(partition),
             visitor,
-            holder: visitor,
+            holder,
             request: requestHash(wish, request.body.replaces),
             claim: what,
             ttlMs: event.settings.holdTtlMs,
@@ -237,13 +238,32 @@ function admitted(
   return read.pass;
 }
 
+/** The account, where the event asks for one before anything is held; it has to be proved. */
+function holderOf(
+  { accountTokens }: HttpDeps,
+  event: EventRecord,
+  visitor: Visitor,
+  token: string | undefined,
+): Holder {
+  if (!event.settings.accountFirst) return visitor;
+  const account = token === undefined ? null : accountTokens?.read(token, event.event);
+  if (!account) throw problem('account_required');
+  return account;
+}
+
 /** Whoever let holds end unpaid again and again waits; a repeat of a claim that was granted is answered all the same. */
 async function refuseCooling(
   { cooldowns, arbiter }: HttpDeps,
-  claim: { event: EventRecord; house: House; visitor: Visitor; idIn(partition: PartitionNo): HoldId },
+  claim: {
+    event: EventRecord;
+    house: House;
+    visitor: Visitor;
+    holder: Holder;
+    idIn(partition: PartitionNo): HoldId;
+  },
 ): Promise<void> {
-  const { event, house, visitor, idIn } = claim;
-  const cooling = cooldowns?.of(event.eventNo, visitor, visitor);
+  const { event, house, visitor, holder, idIn } = claim;
+  const cooling = cooldowns?.of(event.eventNo, visitor, holder);
   if (!cooling) return;
   const before = house.partitions.map(({ partition }) =>
     arbiter.find(event.eventNo, partition, idIn(partition)),

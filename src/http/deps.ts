@@ -14,6 +14,7 @@ import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
 
+import type { AccountTokens } from './account-token.ts';
 import type { PathMeter } from './path-meter.ts';
 
 /** Everything that the buyers' routes stand on; `app.ts` puts it together. */
@@ -41,6 +42,8 @@ export interface HttpDeps {
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
+  /** Who a buyer is, by the platform that embeds the sale; absent: no event can ask for an account. */
+  accountTokens?: AccountTokens;
   /** Who waits before the next hold, where an event asks for that; absent: nobody. */
   cooldowns?: Cooldowns;
   /** Watches how fast the purchase path answers. */

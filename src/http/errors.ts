@@ -102,6 +102,11 @@ export const problemCodes = {
     title: 'Pass refused',
     advice: 'This admission pass is not valid in this browser. Ask for a pass with your queue ticket.',
   },
+  account_required: {
+    status: 403,
+    title: 'Account needed',
+    advice: 'Seats of this event are held by account. Sign in where you came from, then try again.',
+  },
   pass_expired: {
     status: 403,
     title: 'Buying session over',

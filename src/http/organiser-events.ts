@@ -28,6 +28,11 @@ export const CreateEventBody = Type.Object({
   holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
   accountSeatsMax: Type.Optional(nullable(SeatsMax)),
   instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
+  accountFirst: Type.Optional(
+    Type.Boolean({
+      description: 'Seats are held by account, which your platform names by a token (ONSALE_ACCOUNT_SECRET).',
+    }),
+  ),
   cooldown: Type.Optional(nullable(CooldownBody)),
   queueShards: Type.Optional(
     Type.Integer({
@@ -63,7 +68,7 @@ export const CreateEventBody = Type.Object({
 });
 
 export async function createEvent(
-  deps: Pick<OrganiserDeps, 'events' | 'random' | 'redisServers'>,
+  deps: Pick<OrganiserDeps, 'events' | 'random' | 'redisServers' | 'accountTokens'>,
   body: Type.Static<typeof CreateEventBody>,
 ): Promise<EventRecord> {
   if (!Intl.supportedValuesOf('currency').includes(body.currency)) {
@@ -80,6 +85,12 @@ export async function createEvent(
   }
   const name = body.name.normalize('NFC').trim();
   if (name === '') throw problem('invalid_field', { field: '/name', detail: 'Enter a name.' });
+  if (body.accountFirst && !deps.accountTokens) {
+    throw problem('invalid_field', {
+      field: '/accountFirst',
+      detail: 'No platform names accounts here: ONSALE_ACCOUNT_SECRET is not set.',
+    });
+  }
   const { seatFee = 0, orderFee = 0 } = body;
   const free = freeCategories(body.prices, { seatFee, orderFee });
   if (free.length > 0) {
@@ -106,6 +117,7 @@ export async function createEvent(
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
       ...(body.instrumentSeatsMax === undefined ? {} : { instrumentSeatsMax: body.instrumentSeatsMax }),
+      ...(body.accountFirst ? { accountFirst: true } : {}),
       ...(body.cooldown === undefined ? {} : { cooldown: checkedCooldown(body.cooldown) }),
       ...(body.queueShards === undefined ? {} : { queueShards: body.queueShards }),
       ...(body.partitions === undefined ? {} : { partitions: body.partitions }),

@@ -1,7 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { accountOf } from '../sales/accounts.ts';
+import { accountNamed } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
@@ -63,7 +63,7 @@ const LimitsBody = Type.Object(
 
 const AllowanceBody = Type.Object(
   {
-    account: Type.Optional(Type.String({ minLength: 3, maxLength: 254, description: 'E-mail address.' })),
+    account: Type.Optional(Type.String({ minLength: 3, maxLength: 254, description: 'E-mail address, or sub: and your platform’s name of the account.' })),
     visitor: Type.Optional(
       Type.String({ pattern: '^[A-Za-z0-9_-]{22}$', description: 'The reference that the buyer’s page shows.' }),
     ),
@@ -281,8 +281,8 @@ function buyerIn(body: { account?: string; visitor?: string; order?: string }): 
   }
   if (visitor !== undefined) return { visitor };
   if (order !== undefined) return { order };
-  const counted = accountOf(account!);
-  if (!/^[^@\s]+@[^@\s]+$/.test(counted)) {
+  const counted = accountNamed(account!);
+  if (counted === null) {
     throw problem('invalid_field', { field: '/account', detail: 'Enter the buyer’s e-mail address.' });
   }
   return { account: counted };

@@ -16,6 +16,7 @@ import type { Db } from '../sales/db.ts';
 import type { Events, OnSaleOutcome } from '../sales/events.ts';
 import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
+import type { AccountTokens } from './account-token.ts';
 import { problem } from './errors.ts';
 import { CreateEventBody, createEvent } from './organiser-events.ts';
 import { registerOrganiserLimits } from './organiser-limits.ts';
@@ -36,6 +37,8 @@ export interface OrganiserDeps {
   arbiter: Arbiter;
   /** Names of the configured Redis servers that an event's partitions may be pinned to; absent: any name is taken. */
   redisServers?: readonly string[];
+  /** Absent: no event can ask for an account before seats are held. */
+  accountTokens?: AccountTokens;
 }
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });

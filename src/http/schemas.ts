@@ -60,6 +60,12 @@ const kind = () => Type.String({ minLength: 1, maxLength: 40 });
 const quantityMax = holdLimits.seatsMax;
 export const HoldBody = Type.Object({
   pass: Type.String({ maxLength: credentialMax }),
+  account: Type.Optional(
+    Type.String({
+      maxLength: credentialMax,
+      description: 'Where the event asks for an account first: the token by which your platform names it.',
+    }),
+  ),
   replaces: Type.Optional(Type.String({ pattern: uuidPattern })),
   seats: Type.Optional(
     Type.Array(

@@ -178,6 +178,7 @@ function eventObject(
       holdMinutes: event.settings.holdTtlMs / 60_000,
     },
     seatCount: event.seatCount,
+    ...(event.settings.accountFirst ? { accountFirst: true as const } : {}),
     ...(house.partitions.length > 1
       ? { partitions: house.partitions.map(({ partition, sections }) => ({ partition, sections })) }
       : {}),

@@ -94,6 +94,8 @@ export interface EventObject {
     holdMinutes: number;
   };
   seatCount: number;
+  /** Seats are held by account: the page needs the token by which the embedding platform names it. */
+  accountFirst?: true;
   /**
    * Parts of the house that are sold apart from each other: a hold takes seats of one. Each with the ids of its sections; null:
    * all that no other part names. Absent: the house is one.

@@ -51,6 +51,8 @@ export interface Config {
   };
   /** Undefined: made once and stored (stored-secret.ts). */
   readonly secret: string | undefined;
+  /** Undefined: no platform names buyers' accounts. */
+  readonly accountSecret: string | undefined;
   readonly logLevel: string;
   readonly staticDir: string | undefined;
   readonly payments:
@@ -183,6 +185,12 @@ const variables = {
     parse: (text) => longEnough(text, secretLengthMin),
     secret: true,
   }),
+  ONSALE_ACCOUNT_SECRET: variable({
+    doc: `Shared with the platform that embeds the sale: it signs the tokens that name a buyer's account, for events that ask for an account before seats are held; at least ${secretLengthMin} characters.`,
+    otherwise: 'no event can ask for an account',
+    parse: (text) => longEnough(text, secretLengthMin),
+    secret: true,
+  }),
   ONSALE_LOG_LEVEL: variable({
     doc: `How much is logged: ${logLevels.join(', ')}.`,
     otherwise: 'info',
@@ -293,6 +301,7 @@ function assemble(values: Values): Config {
       password: values.ONSALE_ORGANISER_PASSWORD,
     },
     secret: values.ONSALE_SECRET,
+    accountSecret: values.ONSALE_ACCOUNT_SECRET,
     logLevel: values.ONSALE_LOG_LEVEL ?? 'info',
     staticDir: values.ONSALE_STATIC_DIR,
     payments: payments(values),

@@ -3,6 +3,16 @@ import { domainToASCII } from 'node:url';
 /** Domains whose mailboxes ignore dots in the local part, by the domain that all of them are counted as. */
 const dotless: Record<string, string> = { 'gmail.com': 'gmail.com', 'googlemail.com': 'gmail.com' };
 
+/** What the platform that embeds the sale calls its accounts; never the same as an address, which anybody may type. */
+export const platformAccount = (subject: string): string => `sub:${subject}`;
+
+/** An account as an organiser names it: by address, or `sub:` and the platform's name. Null: it is neither. */
+export function accountNamed(text: string): string | null {
+  if (/^sub:[\x21-\x7e]{1,200}$/.test(text)) return text;
+  const account = accountOf(text);
+  return /^[^@\s]+@[^@\s]+$/.test(account) ? account : null;
+}
+
 /**
  * The account that limits count by: the address without what makes many spellings of one mailbox. Case and Unicode forms,
  * the `+tag` of subaddressing (RFC 5233), the two spellings of an internationalised domain, and dots where the provider is

@@ -35,6 +35,8 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
+  /** A hold is its buyer's account's, which has to be proved before: seats held at once are then counted by account (S7). */
+  accountFirst?: boolean;
   /** For who lets holds end unpaid again and again; absent or null: none. */
   cooldown?: CooldownRule | null;
   /**
