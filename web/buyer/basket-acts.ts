@@ -1,5 +1,6 @@
 import type { HoldAnswer, OrderAnswer, Problem } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
+import { accountToken } from './account.ts';
 import { endSession, leaveLine } from './line-acts.ts';
 import { recallOrder } from './order-acts.ts';
 import { presentReceipt } from './recover-acts.ts';
@@ -15,9 +16,11 @@ export async function holdSeats(buyer: Buyer, wish: Wish, replaces: string | nul
   if (!pass || busy) return;
   store.set({ busy: 'hold', problem: null, refusal: null, notice: null });
   const body = { pass: pass.pass, ...wish, ...(replaces ? { replaces } : {}) };
+  const account = store.get().event?.accountFirst ? accountToken(buyer.eventId) : undefined;
   const answer = await persist<HoldAnswer>(
     `/api/events/${encodeURIComponent(buyer.eventId)}/holds`,
-    { method: 'POST', body, key: attempts.key('hold', body) },
+    // A token that was renewed meanwhile makes no new wish.
+    { method: 'POST', body: { ...body, account }, key: attempts.key('hold', body) },
     { onTrouble: buyer.trouble },
   );
   attempts.settled('hold');

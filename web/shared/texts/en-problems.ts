@@ -24,6 +24,8 @@ export const problemTexts = {
       'Your number is not valid in this browser any more. Join the line again. Nothing was charged.',
     pass_refused:
       'Your turn could not be confirmed in this browser. Join the line again. Nothing was charged.',
+    account_required:
+      'Seats of this event are held by account. Sign in on the page that you came from and open the sale from there again; your place in the line is kept. Nothing was charged.',
     pass_expired:
       'Your time for choosing seats is over. Nothing was charged. Seats that you hold can still be paid.',
     hold_gone: 'The time for these seats is over and they went back on sale. Nothing was charged.',
