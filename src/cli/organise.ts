@@ -50,6 +50,7 @@ interface CreateFlags {
   holdMinutes: string;
   holdSeatsMax: string;
   queueShards: string;
+  accountFirst?: boolean;
   partition?: string[];
   json?: boolean;
 }
@@ -81,6 +82,7 @@ function registerEventCommands(program: Command, context: CliContext): void {
     .option('--sale-ends-at <time>', 'ISO 8601')
     .option('--hold-minutes <minutes>', '1 to 15', '10')
     .option('--hold-seats-max <seats>', 'seats held at once by one buyer', '6')
+    .option('--account-first', 'hold seats by account, which your platform names (ONSALE_ACCOUNT_SECRET)')
     .option(
       '--queue-shards <number>',
       `counters of the line, 1 to ${queueShardsMax}; 1 keeps strict order`,
@@ -208,6 +210,7 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           holdSeatsMax: whole[2],
           holdTtlMs: Math.round(minutes * 60_000),
           ...(queueShards > 1 ? { queueShards } : {}),
+          ...(flags.accountFirst ? { accountFirst: true } : {}),
           ...(flags.partition ? { partitions: flags.partition.map(partitionOf) } : {}),
         },
         redisServers: known.length > 0 ? known : null,
