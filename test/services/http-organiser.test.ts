@@ -84,6 +84,16 @@ describe('organiser', () => {
       ],
       ['GET', '/reconcile'],
       ['POST', '/reconcile/1/settle', { note: 'x' }, '/reconcile/{finding}/settle'],
+      ['GET', '/events/x/orders?email=a@example.org', undefined, '/events/{event}/orders'],
+      ['GET', `/orders/${none}`, undefined, '/orders/{order}'],
+      ['POST', `/orders/${none}/refunds`, { reason: 'x' }, '/orders/{order}/refunds'],
+      ['GET', '/events/x/refunds'],
+      ['POST', `/refunds/${none}/retry`, undefined, '/refunds/{refund}/retry'],
+      ['POST', `/refunds/${none}/elsewhere`, { note: 'x' }, '/refunds/{refund}/elsewhere'],
+      ['POST', '/events/x/cancellation', { reason: 'x' }],
+      ['GET', '/events/x/cancellation'],
+      ['GET', '/events/x/cancellation/orders'],
+      ['POST', '/events/x/cancellation/retry'],
       ['GET', '/sessions'],
     ];
     for (const [method, path, body] of places) {
