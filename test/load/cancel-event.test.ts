@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
+import type { CancellationWish } from '../../src/sales/cancellations.ts';
+import { until } from '../support/app.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { programArguments } from '../support/program.ts';
+import { bought, refundDesk } from '../support/refund-desk.ts';
+import { startTestSimulator } from '../support/simulator.ts';
+import { auditEvent, makeDue, reserved, stageEvent } from '../support/stage.ts';
+
+/** By hand at full size: ONSALE_TEST_CANCEL_TICKETS=50000 node --import tsx --test test/load/cancel-event.test.ts */
+const tickets = Number(process.env.ONSALE_TEST_CANCEL_TICKETS ?? 300);
+const ticketsPerOrder = 2;
+/** Of requests to the provider, in percent, of each kind. */
+const faultPercent = 5;
+const kills = 6;
+
+const wish: CancellationWish = {
+  reason: 'the venue is closed',
+  fees: 'returned',
+  seats: 'release',
+  perSecond: Math.max(60, tickets / 100),
+};
+
+test('P8 D4: an event with all of its tickets is cancelled under faults of the provider, its workers killed -9 again and again', async (t) => {
+  const database = await testDatabase(t);
+  const simulator = await startTestSimulator();
+  t.after(() => simulator.stop());
+  const desk = refundDesk(database.url, simulator.provider, { owner: 'organiser', poolSize: 20 });
+  t.after(() => desk.close());
+  const stage = await stageEvent(database, { seats: tickets + 20 });
+  const buyers = Array.from({ length: tickets / ticketsPerOrder }, (_, n) => n);
+  await inTurns(buyers, 16, (n) => bought(desk, stage, [n * 2, n * 2 + 1]));
+  for (let seat = tickets; seat < tickets + 10; seat += 1) await reserved(desk, stage, `unpaid-${seat}`, [seat]);
+
+  const { shown, code } = await desk.cancelEvent.ask(stage.event, wish, 'organiser');
+  assert.deepEqual([shown.orders, shown.tickets, shown.unpaidOrders], [buyers.length, tickets, 10]);
+  for (const fault of ['error_500_after', 'drop_after', 'rate_limit', 'refund_pending', 'refund_insufficient_balance'] as const) {
+    const match = fault.startsWith('refund') ? {} : { route: 'refunds.create' };
+    await simulator.fault(fault, { match, rate: faultPercent / 100, delayMs: 0 });
+  }
+  assert.equal((await desk.cancelEvent.confirm(stage.event, wish, 'organiser', code)).kind, 'started');
+
+  // Two at once, each killed at any instruction and started again.
+  const workers = [await startWorker('one'), await startWorker('two')];
+  t.after(() => Promise.all(workers.map(end)));
+  async function startWorker(owner: string): Promise<ChildProcess> {
+    const orders = JSON.stringify({ database: database.url, simulator: simulator.url, owner });
+    const args = [...programArguments('test/support/cancelling-worker.ts'), orders];
+    const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    await once(worker.stdout!, 'data');
+    return worker;
+  }
+  for (let kill = 0; kill < kills; kill += 1) {
+    await systemClock.sleep(200 + systemRandom.int(600));
+    const which = kill % 2;
+    await end(workers[which]!);
+    workers[which] = await startWorker(which === 0 ? 'one' : 'two');
+  }
+
+  const found = async () => (await desk.cancellations.find(stage.event))!;
+  const perTicketMs = 100;
+  await untilDone(30_000 + tickets * perTicketMs);
+  const first = await found();
+  t.diagnostic(JSON.stringify({ refunds: first.refunds, closed: first.closed }));
+  assert.equal(first.closed, 10);
+  assert.equal(
+    Object.values(first.refunds).reduce((sum, one) => sum + one.refunds, 0),
+    buyers.length,
+  );
+  assert.ok((first.refunds.failed?.refunds ?? 0) > 0, 'faults were injected');
+
+  // The provider is well again: what failed is tried again, what waits at the bank arrives.
+  await simulator.clearFaults();
+  await simulator.settleRefunds();
+  await desk.cancellations.retryFailed(stage.event, 'organiser');
+  await untilDone(30_000 + tickets * perTicketMs);
+  await until(async () => {
+    await makeDue(database);
+    return (await found()).refunds.done?.refunds === buyers.length;
+  }, 'every order to be refunded', 60_000);
+  await Promise.all(workers.map(end));
+
+  await auditEvent(database, simulator, stage.event);
+  const { totals } = await simulator.ledger();
+  assert.deepEqual([totals.EUR?.net, totals.EUR?.authorised], [0, 0]);
+  assert.equal(totals.EUR?.refunded, shown.amount);
+
+  async function untilDone(withinMs: number): Promise<void> {
+    await until(
+      async () => {
+        // What waits for its next look is looked at now: the test is about crashes, not about patience.
+        await database.query(`UPDATE money_operations SET due_at = now() WHERE state = 'unknown' AND claimed_until IS NULL`);
+        return (await found()).state === 'done';
+      },
+      'the run to be done',
+      withinMs,
+    );
+  }
+});
+
+async function end(worker: ChildProcess): Promise<void> {
+  if (worker.exitCode !== null || worker.signalCode !== null) return;
+  const gone = once(worker, 'exit');
+  worker.kill('SIGKILL');
+  await gone;
+}
+
+async function inTurns<Item>(items: Item[], atOnce: number, act: (item: Item) => Promise<unknown>): Promise<void> {
+  const left = [...items];
+  const turn = async (): Promise<void> => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) await act(item);
+  };
+  await Promise.all(Array.from({ length: atOnce }, turn));
+}

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
+import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
+import { createTestBuyer } from '../support/buyer.ts';
+import { onsale } from '../support/onsale.ts';
+
+describe('refunds and cancelling over HTTP and at the command line', () => {
+  const scope = testScope();
+  let app: TestApp;
+  let token: string;
+  before(async () => {
+    app = await startTestApp(scope, { seats: 200 });
+    const { email, password } = app.app.organiser;
+    const signedIn = await createTestBuyer(app.url, 'none').post('/api/organiser/sessions', { email, password });
+    token = signedIn.body.token;
+  });
+  after(() => scope.close());
+
+  const call = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
+    createTestBuyer(app.url, 'none').request(method, `/api/organiser${path}`, {
+      ...(body === undefined ? {} : { body }),
+      headers: { authorization: `Bearer ${token}`, ...headers },
+    });
+  const key = () => ({ 'idempotency-key': crypto.randomUUID() });
+  const cli = (...argv: string[]) => onsale(argv, app.env);
+
+  test('P8: a part of an order: previewed, refunded once a key, shown to organiser and buyer', async () => {
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustBuy([10, 11]);
+    const shown = await call('GET', `/orders/${order}`);
+    assert.equal(shown.status, 200, JSON.stringify(shown.body));
+    assert.deepEqual([shown.body.state, shown.body.refunds, shown.body.tickets.length], ['paid', [], 2]);
+    assert.ok(shown.body.tickets[0].place.seat);
+    const byMail = await call('GET', `/events/show/orders?email=${encodeURIComponent(shown.body.buyer.email)}`);
+    assert.deepEqual(
+      byMail.body.orders.map((one: { order: string }) => one.order),
+      [order],
+    );
+
+    const [first] = shown.body.tickets;
+    const body = { tickets: [first.ticket], reason: 'fell ill', goodwill: 100 };
+    const path = `/orders/${order}/refunds`;
+    const would = await call('POST', path, { ...body, preview: true });
+    assert.deepEqual([would.status, would.body.amount], [200, first.price + first.fee + 100]);
+    assert.equal((await call('POST', path, body)).body.code, 'idempotency_key_required');
+    const same = key();
+    const made = await call('POST', path, body, same);
+    assert.deepEqual([made.status, made.body.state, made.body.amount], [201, 'done', would.body.amount]);
+    const again = await call('POST', path, body, same);
+    assert.deepEqual([again.status, again.body.refund], [200, made.body.refund]);
+    assert.equal((await call('POST', path, { ...body, goodwill: 1 }, same)).body.code, 'idempotency_mismatch');
+    assert.equal((await call('POST', path, body, key())).body.code, 'tickets_not_valid');
+    assert.equal((await call('POST', path, { ...body, more: 1 }, key())).body.code, 'invalid_field');
+    const tickets = await buyer.tickets(order);
+    assert.deepEqual(
+      tickets.body.tickets.map(({ ticket }) => ticket),
+      [shown.body.tickets[1].ticket],
+    );
+    const much = await call('POST', path, { tickets: [], goodwill: 10_000_000, reason: 'x' }, key());
+    assert.equal(much.body.code, 'refund_too_much');
+    assert.equal((await call('POST', `/refunds/${made.body.refund}/retry`)).body.code, 'refund_decided');
+    const unknown = '00000000-0000-4000-8000-000000000000';
+    assert.equal((await call('POST', `/refunds/${unknown}/retry`)).body.code, 'unknown_refund');
+    assert.equal((await call('GET', `/orders/${unknown}`)).body.code, 'unknown_order');
+    const all = await call('GET', '/events/show/refunds?state=done');
+    assert.equal(all.body.refunds.length, 1);
+  });
+
+  test('the command line refunds, lists what failed and settles it; a worker gives the money back', async () => {
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustBuy([20, 21]);
+    await app.simulator.fault('refund_insufficient_balance', { match: { reference: order }, times: 1 });
+    const would = await cli('refund', 'order', order, '--reason', 'asked', '--preview');
+    assert.match(would.out, /^2 tickets, [0-9.]+ EUR\. Nothing was changed\./);
+    const made = await cli('refund', 'order', order, '--reason', 'asked', '--json');
+    assert.equal(made.code, 0, made.err);
+    const { refund } = JSON.parse(made.out);
+    const state = async () => (await call('GET', `/orders/${order}`)).body.refunds[0].state;
+    await until(async () => (await state()) === 'failed', 'the refund to fail');
+    const failed = await cli('refund', 'list', 'show', '--state', 'failed');
+    assert.match(failed.out, new RegExp(`${refund}  failed .*balance_insufficient`));
+    assert.equal((await cli('refund', 'retry', refund)).code, 0);
+    await until(async () => (await state()) === 'done', 'the refund to be done');
+    assert.equal((await cli('refund', 'elsewhere', refund, '--note', 'x')).code, 1);
+    assert.equal((await cli('refund', 'order', order, '--reason', 'again')).code, 1);
+    assert.equal((await cli('refund', 'list', 'show', '--state', 'odd')).code, 1);
+  });
+
+  test('W5 P8: the event is cancelled behind its confirmation; the line is told within a poll, orders are refunded', async () => {
+    const holder = await app.admitted();
+    await holder.mustHold([30]);
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustBuy([31]);
+    const wish = { reason: 'flooded' };
+    const path = '/events/show/cancellation';
+    assert.equal((await call('GET', path)).body.code, 'not_cancelled');
+    const asked = await call('POST', path, wish);
+    assert.equal(asked.status, 202, JSON.stringify(asked.body));
+    assert.equal(asked.body.orders, 2, 'one of which keeps one of its two tickets');
+    assert.match(asked.body.confirmation, /^[0-9A-Z]{4}-[0-9A-Z]{4}$/);
+    const wrong = await call('POST', path, { ...wish, confirmation: 'AAAA-AAAA' });
+    assert.equal(wrong.body.code, 'not_confirmed');
+    assert.equal((await call('GET', '/events/show')).body.phase, 'open');
+
+    const asking = await cli('event', 'cancel', 'show', '--reason', 'flooded');
+    assert.match(asking.out, /refund 2 orders with 2 tickets[\s\S]*--confirm ([0-9A-Z-]+)/);
+    const [, code] = /--confirm ([0-9A-Z-]+)/.exec(asking.out)!;
+    const done = await cli('event', 'cancel', 'show', '--reason', 'flooded', '--confirm', code!, '--watch');
+    assert.equal(done.code, 0, done.err);
+    assert.match(done.out, /the run is done/);
+
+    const status = await fetch(`${app.url}/api/events/show/status`).then((answer) => answer.json());
+    assert.equal(status.phase, 'cancelled');
+    assert.equal((await holder.order('00000000-0000-4000-8000-000000000000')).status, 404);
+    assert.equal((await call('POST', path, wish)).body.code, 'event_cancelled');
+    const now = await call('GET', path);
+    assert.deepEqual([now.body.state, now.body.refunds.done.refunds], ['done', 2]);
+    const orders = await call('GET', `${path}/orders`);
+    assert.ok(orders.body.orders.some((one: { order: string; outcome: string }) => one.order === order && one.outcome === 'done'));
+    assert.deepEqual((await call('POST', `${path}/retry`)).body, { refunds: 0 });
+    assert.equal((await cli('event', 'cancellation', 'show', '--orders')).code, 0);
+    await closeUnpaid(app);
+    assert.deepEqual(violationsOf(await auditOf(app)), []);
+  });
+});
