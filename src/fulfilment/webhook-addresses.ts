@@ -1,0 +1,93 @@
+import dns from 'node:dns/promises';
+import net from 'node:net';
+import ipaddr from 'ipaddr.js';
+
+/**
+ * Where webhooks may go. An organiser names the address, and the server that sends stands inside a network: without this rule
+ * he could have it talk to the database's machine or to a cloud's metadata (server-side request forgery, OWASP ASVS 5.0 1.3.6).
+ */
+export interface AddressRule {
+  /** Loopback, private and link-local addresses too, and http: for tests and receivers in one's own network. */
+  privateAllowed: boolean;
+}
+
+/** Every address of a name, as text. Rejects when there is none. */
+export type Resolve = (host: string, signal: AbortSignal) => Promise<string[]>;
+
+const globalV6 = ipaddr.IPv6.parse('2000::');
+const globalV6Bits = 3;
+
+/** Anybody's on the public internet: not a network's own, not one that another address is hidden in. */
+export function isPublicAddress(text: string): boolean {
+  if (net.isIP(text) === 0) return false;
+  const address = ipaddr.process(text);
+  if (address.range() !== 'unicast') return false;
+  // The rest of IPv6 is not given to anybody, or is ::127.0.0.1 and the like.
+  return address instanceof ipaddr.IPv4 || address.match(globalV6, globalV6Bits);
+}
+
+/** The host of a URL as sockets and resolvers take it: no brackets. */
+export function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
+/** What keeps this text from being an endpoint's address, as a sentence; null: nothing that can be seen before it is called. */
+export function urlFault(text: string, rule: AddressRule): string | null {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol)) return 'Enter an https:// address.';
+  if (url.username || url.password) return 'The address may not hold a user or password.';
+  if (url.hash) return 'Leave out the part behind #: it is never sent.';
+  if (rule.privateAllowed) return null;
+  if (url.protocol !== 'https:') return 'Enter an https:// address: deliveries go over the public internet.';
+  const host = hostOf(url);
+  if (net.isIP(host) !== 0 && !isPublicAddress(host)) return 'This address is not on the public internet.';
+  if (/^localhost\.?$|\.(localhost|local|internal)\.?$/.test(host)) {
+    return 'This name is not on the public internet.';
+  }
+  return null;
+}
+
+/** Why an attempt was not even begun: in words that tell nothing about our network. */
+export class AddressRefused extends Error {
+  override readonly name = 'AddressRefused';
+}
+
+/**
+ * The addresses that a connection may be made to: all of the name's, each of them looked at; one that is not allowed refuses
+ * the whole name. The caller connects to these and asks no resolver again, so that a name that changes meanwhile (DNS
+ * rebinding) changes nothing.
+ */
+export async function allowedAddresses(
+  host: string,
+  rule: AddressRule,
+  resolve: Resolve,
+  signal: AbortSignal,
+): Promise<{ address: string; family: 4 | 6 }[]> {
+  const found = net.isIP(host) === 0 ? await resolve(host, signal) : [host];
+  if (found.length === 0) throw new AddressRefused('The name has no address.');
+  if (!rule.privateAllowed && !found.every(isPublicAddress)) {
+    throw new AddressRefused('The name leads to an address that is not on the public internet.');
+  }
+  return found.map((address) => ({ address, family: net.isIP(address) as 4 | 6 }));
+}
+
+/**
+ * For names of the public internet: asks the name servers over sockets of its own. The system's resolver would occupy one of
+ * few threads that files and all other names wait for, for as long as a slow name server likes.
+ */
+export async function resolvePublicName(host: string, signal: AbortSignal): Promise<string[]> {
+  const resolver = new dns.Resolver({ timeout: 2_000, tries: 2 });
+  const cancel = (): void => resolver.cancel();
+  signal.addEventListener('abort', cancel, { once: true });
+  try {
+    const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
+    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+  } finally {
+    signal.removeEventListener('abort', cancel);
+  }
+}
+
+/** For one's own network: the system's resolver, which knows its names. */
+export async function resolveOwnName(host: string): Promise<string[]> {
+  return (await dns.lookup(host, { all: true })).map(({ address }) => address);
+}

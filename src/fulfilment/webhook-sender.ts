@@ -1,0 +1,174 @@
+import http from 'node:http';
+import https from 'node:https';
+import type { LookupFunction } from 'node:net';
+import type { Clock } from '../runtime/clock.ts';
+import type { TakenDelivery } from '../sales/webhook-endpoints.ts';
+import {
+  AddressRefused,
+  type AddressRule,
+  allowedAddresses,
+  hostOf,
+  type Resolve,
+  resolveOwnName,
+  resolvePublicName,
+  urlFault,
+} from './webhook-addresses.ts';
+import { attemptHeader, deliveryHeader, signatureHeader, signatureOf } from './webhook-signature.ts';
+
+/** What came of one attempt: taken (2xx), or why not, in our words. Nothing that a receiver writes is in it but its status. */
+export interface SendOutcome {
+  status: number | null;
+  /** Null: taken. */
+  error: string | null;
+  durationMs: number;
+}
+
+export interface WebhookSenderOptions extends AddressRule {
+  clock: Clock;
+  /** Replaces the resolvers, for tests. */
+  resolve?: Resolve;
+  /** From the look-up of the name to the answer's head; 10 s by default. */
+  timeoutMs?: number;
+}
+
+export type SendWebhook = (delivery: TakenDelivery, signal?: AbortSignal) => Promise<SendOutcome>;
+
+export const webhookTimeoutMs = 10_000;
+/** Of an answer's body: read away so that the receiver sees an orderly end, then cut. */
+const answerBytesMax = 64 * 1024;
+const headBytesMax = 16 * 1024;
+
+const errorWords: Record<string, string> = {
+  ECONNREFUSED: 'The connection was refused.',
+  ECONNRESET: 'The connection was cut before an answer.',
+  EPIPE: 'The connection was cut before an answer.',
+  ENOTFOUND: 'The name is not known.',
+  EAI_AGAIN: 'The name servers did not answer.',
+  ETIMEDOUT: 'No connection was made in time.',
+  EHOSTUNREACH: 'The address cannot be reached.',
+  ENETUNREACH: 'The address cannot be reached.',
+  CERT_HAS_EXPIRED: 'The certificate has expired.',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'The certificate is self-signed.',
+  SELF_SIGNED_CERT_IN_CHAIN: 'The certificate is self-signed.',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'The certificate’s issuer is not known.',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'The certificate’s issuer is not known.',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'The certificate is for another name.',
+  HPE_HEADER_OVERFLOW: 'The answer’s head is too large.',
+};
+
+/** Sends one delivery once. Never rejects: whatever goes wrong is an outcome. */
+export function createWebhookSender(options: WebhookSenderOptions): SendWebhook {
+  const { clock, timeoutMs = webhookTimeoutMs } = options;
+  const resolve = options.resolve ?? (options.privateAllowed ? resolveOwnName : resolvePublicName);
+
+  return async (delivery, stop) => {
+    const began = clock.monotonic();
+    const ended = (status: number | null, error: string | null): SendOutcome => ({
+      status,
+      error,
+      durationMs: Math.round(clock.monotonic() - began),
+    });
+    const giveUp = new AbortController();
+    const cancelTimer = clock.after(timeoutMs, () => giveUp.abort());
+    const onStop = (): void => giveUp.abort();
+    stop?.addEventListener('abort', onStop, { once: true });
+    if (stop?.aborted) giveUp.abort();
+    try {
+      const fault = urlFault(delivery.url, options);
+      if (fault) return ended(null, fault);
+      const url = new URL(delivery.url);
+      const addresses = await unlessAborted(
+        giveUp.signal,
+        allowedAddresses(hostOf(url), options, resolve, giveUp.signal),
+      );
+      const status = await post(url, delivery, { addresses, signal: giveUp.signal, now: clock.now() });
+      return ended(status, answerFault(status));
+    } catch (error) {
+      if (stop?.aborted) return ended(null, 'We stopped before an answer came.');
+      if (giveUp.signal.aborted) return ended(null, `No answer within ${timeoutMs / 1000} s.`);
+      return ended(null, wordsOf(error));
+    } finally {
+      cancelTimer();
+      stop?.removeEventListener('abort', onStop);
+    }
+  };
+}
+
+function answerFault(status: number): string | null {
+  if (status >= 200 && status <= 299) return null;
+  if (status >= 300 && status <= 399) return `Answered ${status}: redirects are not followed.`;
+  return `Answered ${status}.`;
+}
+
+function wordsOf(error: unknown): string {
+  if (error instanceof AddressRefused) return error.message;
+  const { code = '', errors } = error as { code?: string; errors?: unknown[] };
+  // Several addresses were tried.
+  if (code === '' && errors?.length) return wordsOf(errors[0]);
+  return errorWords[code] ?? 'The delivery could not be made.';
+}
+
+/** A look-up that cannot be cancelled is left behind. */
+function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
+interface PostParts {
+  addresses: { address: string; family: 4 | 6 }[];
+  signal: AbortSignal;
+  /** Epoch ms, signed: receivers refuse what is old. */
+  now: number;
+}
+
+/** Resolves with the answer's status once its body was read away, or cut at the bound or the time limit. */
+function post(url: URL, delivery: TakenDelivery, parts: PostParts): Promise<number> {
+  const { addresses, signal, now } = parts;
+  const body = Buffer.from(delivery.body);
+  // Whatever the connection asks, the answer is what was looked at.
+  const lookup: LookupFunction = (_host, wish, callback) => {
+    if (wish.all) callback(null, addresses);
+    else callback(null, addresses[0]!.address, addresses[0]!.family);
+  };
+  const { request } = url.protocol === 'https:' ? https : http;
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      url,
+      {
+        method: 'POST',
+        // A connection of its own: one that is kept could belong to a name that has moved since.
+        agent: false,
+        lookup,
+        signal,
+        maxHeaderSize: headBytesMax,
+        headers: {
+          'content-type': 'application/json',
+          'content-length': body.length,
+          'user-agent': 'Onsale-Webhooks/1',
+          connection: 'close',
+          [deliveryHeader]: delivery.delivery,
+          [attemptHeader]: delivery.attempt,
+          [signatureHeader]: signatureOf(delivery.secrets, Math.floor(now / 1000), delivery.body),
+        },
+      },
+      (answer) => {
+        const { statusCode } = answer;
+        if (statusCode === undefined) return reject(new Error('an answer has a status'));
+        let read = 0;
+        answer.on('data', (chunk: Buffer) => {
+          read += chunk.length;
+          if (read > answerBytesMax) answer.destroy();
+        });
+        // The status has been said: how the body ends changes nothing.
+        answer.on('error', () => {});
+        answer.on('close', () => resolve(statusCode));
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
