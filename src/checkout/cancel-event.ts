@@ -131,7 +131,10 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
         await arbiter.project({ event, partition: row.partition, changes: [], ordered: [], ended });
       } catch (err) {
         if (!(err instanceof StoreFault)) throw err;
-        log.warn({ err, event, partition: row.partition }, 'holds of a cancelled event were not ended; they lapse');
+        log.warn(
+          { err, event, partition: row.partition },
+          'holds of a cancelled event were not ended; they lapse',
+        );
       }
     }
   }
@@ -163,7 +166,11 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
   }
 
   async function cancelOrder(pass: CancellationPass, order: OrderId, step: number): Promise<void> {
-    const ids = { refund: random.uuid(), ...refunds.newAttempt(order), endKey: `${order}:void:${random.uuid()}` };
+    const ids = {
+      refund: random.uuid(),
+      ...refunds.newAttempt(order),
+      endKey: `${order}:void:${random.uuid()}`,
+    };
     const outcome = await record.cancelOrder(order, ids, step);
     switch (outcome.kind) {
       case 'made':

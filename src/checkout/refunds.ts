@@ -46,7 +46,8 @@ export interface RefundCommand extends RefundWish {
 
 export type RefundOutcome =
   /** As it stands after the first attempt; what is open or unknown the reconciler goes on with. */
-  | { kind: 'made' | 'repeated'; order: Order; refund: Refund }
+  | { kind: 'made'; order: Order; refund: Refund }
+  | { kind: 'repeated'; order: Order; refund: Refund }
   | Exclude<MakeRefundOutcome, { kind: 'made' | 'repeated' }>;
 
 export type RefundPreview =

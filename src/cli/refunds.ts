@@ -52,7 +52,9 @@ export function registerRefundCommands(program: Command, context: RefundContext)
     .action((order: string, flags: RefundFlags) => orderCommand(context, order, flags));
   refund
     .command('list')
-    .description("Refunds of an event, or those in one state: which failed, which wait, and the provider's reason.")
+    .description(
+      "Refunds of an event, or those in one state: which failed, which wait, and the provider's reason.",
+    )
     .argument('<event>')
     .option('--state <state>', refundStates.join(', '))
     .option('--json', 'print JSON')
@@ -101,7 +103,11 @@ async function withRefunds(
   });
 }
 
-function openedOn(context: RefundContext, db: Db, arbiter: Parameters<typeof openRefunds>[0]['arbiter']): Opened {
+function openedOn(
+  context: RefundContext,
+  db: Db,
+  arbiter: Parameters<typeof openRefunds>[0]['arbiter'],
+): Opened {
   const { clock, random } = context;
   return openRefunds({
     db,
@@ -122,7 +128,8 @@ async function orderCommand(context: RefundContext, order: string, flags: Refund
   if (!Number.isSafeInteger(goodwill) || goodwill < 0) {
     return context.fail('--goodwill takes a whole number of minor units.');
   }
-  if (!isId(order) || !(flags.ticket ?? []).every(isId)) return context.fail('Orders and tickets have ids like 3f0c…-….');
+  if (!isId(order) || !(flags.ticket ?? []).every(isId))
+    return context.fail('Orders and tickets have ids like 3f0c…-….');
   const fees = flags.keepFees ? ('kept' as const) : ('returned' as const);
   const wish = { tickets: flags.ticket ?? ('all' as const), fees, goodwill };
   await withRefunds(context, async ({ refunds, routes }) => {
@@ -132,7 +139,10 @@ async function orderCommand(context: RefundContext, order: string, flags: Refund
       if (would.kind !== 'refund') return context.fail(problemOfRefund(would).message);
       const sum = known ? decimalOf(would.amount, known.currency) : would.amount;
       if (flags.json) context.print(JSON.stringify(would));
-      else context.print(`${would.tickets.length} tickets, ${sum} ${known?.currency ?? ''}. Nothing was changed.`);
+      else
+        context.print(
+          `${would.tickets.length} tickets, ${sum} ${known?.currency ?? ''}. Nothing was changed.`,
+        );
       return;
     }
     const outcome = await refunds.make({
@@ -155,7 +165,9 @@ function sayRefund(context: RefundContext, outcome: RefundOutcome, json: boolean
   const { refund, order } = outcome;
   if (json) context.print(JSON.stringify(refund));
   else {
-    context.print(`${refundLine(refund)}\nThe order is ${order.state}. "onsale refund list" shows how it goes on.`);
+    context.print(
+      `${refundLine(refund)}\nThe order is ${order.state}. "onsale refund list" shows how it goes on.`,
+    );
   }
 }
 
@@ -196,7 +208,9 @@ interface CancelFlags {
 function registerCancelCommands(event: Command, context: RefundContext): void {
   event
     .command('cancel')
-    .description('Cancel an event for good and refund its orders. Says first what would happen, with a code to confirm it.')
+    .description(
+      'Cancel an event for good and refund its orders. Says first what would happen, with a code to confirm it.',
+    )
     .argument('<event>')
     .option('--reason <text>', 'why; buyers may read it')
     .option('--keep-fees', 'refund the prices only')
@@ -239,7 +253,9 @@ async function cancelCommand(context: RefundContext, id: string, flags: CancelFl
       case 'started':
         return await follow(context, opened, event, flags);
       case 'already':
-        return context.fail(`${id} is cancelled already: "onsale event cancellation ${id}" shows how far it is.`);
+        return context.fail(
+          `${id} is cancelled already: "onsale event cancellation ${id}" shows how far it is.`,
+        );
       case 'not_confirmed':
         return context.fail(
           'The code is wrong, used, older than ten minutes, or was for another wish. Nothing was cancelled.',

@@ -71,7 +71,12 @@ export function dueOf(order: PaidOrder): number {
 }
 
 /** The same, where sums are what is known. `valid`: prices and fees of valid tickets; `orderFee`: what of it was kept. */
-export function dueSum(sums: { valid: number; orderFee: number; feesKept: number; goodwill: number }): number {
+export function dueSum(sums: {
+  valid: number;
+  orderFee: number;
+  feesKept: number;
+  goodwill: number;
+}): number {
   return sums.valid + sums.orderFee + sums.feesKept - sums.goodwill;
 }
 

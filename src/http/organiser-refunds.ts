@@ -167,7 +167,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
     },
     async (request, reply) => {
       const actor = await requireSession(request);
-      const { tickets = 'all', fees = 'returned', goodwill = 0, seats = 'release', reason } = request.body;
+      const { tickets = 'all' as const, fees = 'returned', goodwill = 0, seats = 'release', reason } = request.body;
       const wish = { tickets, fees, goodwill };
       const { order } = request.params;
       if (request.body.preview) return previewView(await refunds.preview(order, wish));
@@ -199,8 +199,8 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       const { state, before } = request.query;
       const found = await refundRecord.list(event.eventNo, {
         limit: refundsMax,
-        ...(state && { states: [state] }),
-        ...(before && { before: Date.parse(before) }),
+        ...(state === undefined ? {} : { states: [state] }),
+        ...(before === undefined ? {} : { before: Date.parse(before) }),
       });
       return { refunds: found.map(refundView) };
     },
@@ -352,9 +352,7 @@ function previewView(outcome: RefundPreview) {
 
 /** Why nothing was refunded. */
 export function problemOfRefund(
-  outcome:
-    | Exclude<RefundOutcome, { kind: 'made' | 'repeated' }>
-    | Exclude<RefundPreview, { kind: 'refund' }>,
+  outcome: Exclude<RefundOutcome, { kind: 'made' | 'repeated' }> | Exclude<RefundPreview, { kind: 'refund' }>,
 ): HttpProblem {
   switch (outcome.kind) {
     case 'unknown_order':
@@ -399,7 +397,16 @@ function placeOf(seat: SeatFacts | undefined) {
 
 function orderView(order: Order) {
   const { order: id, event, state, reason, buyer, amount, currency, createdAt } = order;
-  return { order: id, event, state, reason, buyer, amount, currency, createdAt: new Date(createdAt).toISOString() };
+  return {
+    order: id,
+    event,
+    state,
+    reason,
+    buyer,
+    amount,
+    currency,
+    createdAt: new Date(createdAt).toISOString(),
+  };
 }
 
 function cancellationView(event: EventRecord, now: Cancellation | null) {

@@ -247,13 +247,8 @@ async function select(db: Db, name: string, where: string, values: unknown[]): P
 }
 
 /** Tickets whose codes are not valid any more, oldest first; for scanners that are offline. Times are epoch ms. */
-export function revokedTickets(
-  db: Db,
-  event: EventNo,
-): Promise<{ ticket: string; revokedAt: number }[]> {
-  return db.query(
-    'revoked_tickets',
-    'SELECT ticket, revoked_at AS "revokedAt" FROM revoked_tickets($1)',
-    [event],
-  );
+export function revokedTickets(db: Db, event: EventNo): Promise<{ ticket: string; revokedAt: number }[]> {
+  return db.query('revoked_tickets', 'SELECT ticket, revoked_at AS "revokedAt" FROM revoked_tickets($1)', [
+    event,
+  ]);
 }

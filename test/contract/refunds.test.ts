@@ -61,7 +61,7 @@ async function standing(order: Order): Promise<PaidOrder> {
 const seatStates = async (event: number) =>
   (
     await database.query(
-      'SELECT string_agg(state, \' \' ORDER BY seat_no) AS states FROM seats WHERE event_no = $1',
+      "SELECT string_agg(state, ' ' ORDER BY seat_no) AS states FROM seats WHERE event_no = $1",
       [event],
     )
   )[0].states as string;
@@ -124,8 +124,15 @@ test('P8: every answer of Postgres is the pure rule’s, whatever is refunded of
 
 test('P8, S5: a refund cancels tickets, revokes their codes, gives limits and seats back in one step; blocked ones stay back', async () => {
   const { record, refunds } = parts();
-  const stage = await stageEvent(database, { seats: 5, settings: { accountSeatsMax: 4, instrumentSeatsMax: 4 } });
-  const order = await paidOrder(record, stage, { seats: [0, 1, 2, 3], visitor: `anna-${stage.event}`, card: 'c' });
+  const stage = await stageEvent(database, {
+    seats: 5,
+    settings: { accountSeatsMax: 4, instrumentSeatsMax: 4 },
+  });
+  const order = await paidOrder(record, stage, {
+    seats: [0, 1, 2, 3],
+    visitor: `anna-${stage.event}`,
+    card: 'c',
+  });
   const tickets = (await refunds.paidTickets(stage.event, order.order)).map(({ ticket }) => ticket);
   const counts = () =>
     database.query('SELECT kind, seats FROM limit_counts WHERE event_no = $1 ORDER BY kind', [stage.event]);
@@ -147,7 +154,9 @@ test('P8, S5: a refund cancels tickets, revokes their codes, gives limits and se
   );
   assert.ok(second.kind === 'made');
   assert.equal(await seatStates(stage.event), 'available blocked sold sold available');
-  const [block] = await database.query('SELECT seat_no, reason, actor FROM blocks WHERE event_no = $1', [stage.event]);
+  const [block] = await database.query('SELECT seat_no, reason, actor FROM blocks WHERE event_no = $1', [
+    stage.event,
+  ]);
   assert.deepEqual(block, { seat_no: 1, reason: 'kept back', actor: 'organiser' });
   assert.deepEqual(await counts(), [
     { kind: 'account', seats: 2 },
@@ -204,7 +213,10 @@ test('P2: nothing is refunded of an order that is not paid; goodwill never excee
   const { record, refunds } = parts();
   const stage = await stageEvent(database, { seats: 4 });
   const order = await paidOrder(record, stage, { seats: [0] });
-  assert.equal((await refunds.make(refundCommand({ ...order, order: randomUUID() }), claim)).kind, 'unknown_order');
+  assert.equal(
+    (await refunds.make(refundCommand({ ...order, order: randomUUID() }), claim)).kind,
+    'unknown_order',
+  );
   const much = await refunds.make(refundCommand(order, { tickets: [], goodwill: 5351 }), claim);
   assert.deepEqual(much, { kind: 'too_much', amount: 5351, most: 5350 });
   await database.query(`UPDATE orders SET state = 'confirmed' WHERE order_id = $1`, [order.order]);
@@ -225,7 +237,12 @@ test('P5: attempts: a retry is a new row with its own key, only after a failure,
   };
   assert.equal((await again()).kind, 'decided');
 
-  const waits = await refunds.settle({ operation: first, state: 'waiting', dueMs: 1, detail: 'insufficient_funds' });
+  const waits = await refunds.settle({
+    operation: first,
+    state: 'waiting',
+    dueMs: 1,
+    detail: 'insufficient_funds',
+  });
   assert.deepEqual([waits.refund.state, waits.refund.detail], ['pending', 'insufficient_funds']);
   assert.equal((await again()).kind, 'decided');
   const failed = await refunds.settle({ operation: first, state: 'refused', detail: 'lost_card' });
@@ -243,10 +260,18 @@ test('P5: attempts: a retry is a new row with its own key, only after a failure,
 
   const done = await refunds.settle({ operation: retried.operation.operation, state: 'done' });
   assert.equal(done.refund.state, 'done');
-  const repeated = await refunds.settle({ operation: retried.operation.operation, state: 'unknown', dueMs: 1 });
+  const repeated = await refunds.settle({
+    operation: retried.operation.operation,
+    state: 'unknown',
+    dueMs: 1,
+  });
   assert.equal(repeated.refund.state, 'done', 'a late answer changes nothing');
   // Days later the bank sends it back.
-  const back = await refunds.settle({ operation: retried.operation.operation, state: 'refused', detail: 'closed' });
+  const back = await refunds.settle({
+    operation: retried.operation.operation,
+    state: 'refused',
+    detail: 'closed',
+  });
   assert.equal(back.refund.state, 'failed');
   const elsewhere = await refunds.elsewhere(refund, 'organiser', 'in cash');
   assert.ok(elsewhere.kind === 'elsewhere');

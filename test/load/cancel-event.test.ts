@@ -35,11 +35,18 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
   const stage = await stageEvent(database, { seats: tickets + 20 });
   const buyers = Array.from({ length: tickets / ticketsPerOrder }, (_, n) => n);
   await inTurns(buyers, 16, (n) => bought(desk, stage, [n * 2, n * 2 + 1]));
-  for (let seat = tickets; seat < tickets + 10; seat += 1) await reserved(desk, stage, `unpaid-${seat}`, [seat]);
+  for (let seat = tickets; seat < tickets + 10; seat += 1)
+    await reserved(desk, stage, `unpaid-${seat}`, [seat]);
 
   const { shown, code } = await desk.cancelEvent.ask(stage.event, wish, 'organiser');
   assert.deepEqual([shown.orders, shown.tickets, shown.unpaidOrders], [buyers.length, tickets, 10]);
-  for (const fault of ['error_500_after', 'drop_after', 'rate_limit', 'refund_pending', 'refund_insufficient_balance'] as const) {
+  for (const fault of [
+    'error_500_after',
+    'drop_after',
+    'rate_limit',
+    'refund_pending',
+    'refund_insufficient_balance',
+  ] as const) {
     const match = fault.startsWith('refund') ? {} : { route: 'refunds.create' };
     await simulator.fault(fault, { match, rate: faultPercent / 100, delayMs: 0 });
   }
@@ -79,10 +86,14 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
   await simulator.settleRefunds();
   await desk.cancellations.retryFailed(stage.event, 'organiser');
   await untilDone(30_000 + tickets * perTicketMs);
-  await until(async () => {
-    await makeDue(database);
-    return (await found()).refunds.done?.refunds === buyers.length;
-  }, 'every order to be refunded', 60_000);
+  await until(
+    async () => {
+      await makeDue(database);
+      return (await found()).refunds.done?.refunds === buyers.length;
+    },
+    'every order to be refunded',
+    60_000,
+  );
   await Promise.all(workers.map(end));
 
   await auditEvent(database, simulator, stage.event);
@@ -94,7 +105,9 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
     await until(
       async () => {
         // What waits for its next look is looked at now: the test is about crashes, not about patience.
-        await database.query(`UPDATE money_operations SET due_at = now() WHERE state = 'unknown' AND claimed_until IS NULL`);
+        await database.query(
+          `UPDATE money_operations SET due_at = now() WHERE state = 'unknown' AND claimed_until IS NULL`,
+        );
         return (await found()).state === 'done';
       },
       'the run to be done',
@@ -110,7 +123,11 @@ async function end(worker: ChildProcess): Promise<void> {
   await gone;
 }
 
-async function inTurns<Item>(items: Item[], atOnce: number, act: (item: Item) => Promise<unknown>): Promise<void> {
+async function inTurns<Item>(
+  items: Item[],
+  atOnce: number,
+  act: (item: Item) => Promise<unknown>,
+): Promise<void> {
   const left = [...items];
   const turn = async (): Promise<void> => {
     for (let item = left.shift(); item !== undefined; item = left.shift()) await act(item);

@@ -8,7 +8,15 @@ import { revokedTickets } from '../../src/sales/refunds.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, holdOf, makeDue, payCommand, reserveCommand, reserved, stageEvent } from '../support/stage.ts';
+import {
+  auditEvent,
+  holdOf,
+  makeDue,
+  payCommand,
+  reserveCommand,
+  reserved,
+  stageEvent,
+} from '../support/stage.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -51,7 +59,11 @@ async function runToEnd(event: number, rounds = 40): Promise<void> {
 test('P3 P8: paid orders are refunded, waiting and unknown ones voided, before the run says that it is done', async () => {
   const stage = await stageEvent(database, { seats: 30 });
   const { event } = stage;
-  const paid = await Promise.all([bought(desk, stage, [0, 1]), bought(desk, stage, [2]), bought(desk, stage, [3, 4])]);
+  const paid = await Promise.all([
+    bought(desk, stage, [0, 1]),
+    bought(desk, stage, [2]),
+    bought(desk, stage, [3, 4]),
+  ]);
   const [ticket] = await desk.refundRecord.paidTickets(event, paid[2]!.order);
   await madeRefund(desk, paid[2]!, { tickets: [ticket!.ticket], fees: 'kept' });
   const unpaid = await reserved(desk, stage, 'unpaid', [5]);
@@ -63,7 +75,13 @@ test('P3 P8: paid orders are refunded, waiting and unknown ones voided, before t
   assert.equal((await desk.checkout.pay(payCommand(lost.order, 'pm_card_visa'))).kind, 'pending');
 
   const asked = await desk.cancelEvent.ask(event, wish, 'organiser');
-  assert.deepEqual(asked.shown, { orders: 3, tickets: 4, amount: 4 * 5250 + 300, currency: 'EUR', unpaidOrders: 3 });
+  assert.deepEqual(asked.shown, {
+    orders: 3,
+    tickets: 4,
+    amount: 4 * 5250 + 300,
+    currency: 'EUR',
+    unpaidOrders: 3,
+  });
   await cancel(event);
   // From now on nothing new: the sale is closed before the first refund.
   const late = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'late', [9])));
@@ -72,16 +90,26 @@ test('P3 P8: paid orders are refunded, waiting and unknown ones voided, before t
 
   const states = async (id: string) => (await desk.record.findOrder(id))!;
   for (const { order } of paid) {
-    assert.deepEqual([(await states(order)).state, (await states(order)).reason], ['cancelled', 'event_cancelled']);
+    assert.deepEqual(
+      [(await states(order)).state, (await states(order)).reason],
+      ['cancelled', 'event_cancelled'],
+    );
   }
   for (const { order } of [unpaid, atBank, lost]) {
-    assert.deepEqual([(await states(order)).state, (await states(order)).reason], ['closed', 'event_cancelled']);
+    assert.deepEqual(
+      [(await states(order)).state, (await states(order)).reason],
+      ['closed', 'event_cancelled'],
+    );
   }
   await auditEvent(database, simulator, event);
   const ledger = await simulator.ledger();
   const ours = new Set([...paid, unpaid, atBank, lost].map(({ order }) => order));
   const intents = ledger.intents.filter(({ reference }) => ours.has(reference ?? ''));
-  assert.equal(intents.reduce((sum, { authorised }) => sum + authorised, 0), 0, 'no authorisation stands');
+  assert.equal(
+    intents.reduce((sum, { authorised }) => sum + authorised, 0),
+    0,
+    'no authorisation stands',
+  );
   const kept = intents.reduce((sum, { captured, refunded }) => sum + captured - refunded, 0);
   assert.equal(kept, 250, 'the fee that was kept before');
 
@@ -92,7 +120,14 @@ test('P3 P8: paid orders are refunded, waiting and unknown ones voided, before t
   );
   assert.match(cancellationText('The Show', now).join('\n'), /the run is done[\s\S]*213\.00 EUR: given back/);
   const outcomes = await desk.cancellations.outcomes(event, null, 100);
-  assert.deepEqual(outcomes.map(({ outcome }) => outcome).sort(), ['closed', 'closed', 'closed', 'done', 'done', 'done']);
+  assert.deepEqual(outcomes.map(({ outcome }) => outcome).sort(), [
+    'closed',
+    'closed',
+    'closed',
+    'done',
+    'done',
+    'done',
+  ]);
   assert.equal((await revokedTickets(desk.db, event)).length, 5);
 });
 
@@ -114,8 +149,13 @@ test('a wish is done only with its own code, by whoever asked, once and within i
   const both = await Promise.all([confirm('organiser', typed), confirm('organiser', fresh.code)]);
   assert.deepEqual(both.sort(), ['already', 'started']);
   await runToEnd(event);
-  const acts = await database.query(`SELECT action FROM audit_log WHERE event_no = $1 ORDER BY entry`, [event]);
-  assert.deepEqual(acts.map(({ action }) => action), ['cancel_event', 'cancel_event_done']);
+  const acts = await database.query(`SELECT action FROM audit_log WHERE event_no = $1 ORDER BY entry`, [
+    event,
+  ]);
+  assert.deepEqual(
+    acts.map(({ action }) => action),
+    ['cancel_event', 'cancel_event_done'],
+  );
 });
 
 test('S4: live holds end in the step that cancels; nobody holds or buys afterwards', async () => {

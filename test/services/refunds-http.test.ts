@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
+import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
 import { createTestBuyer } from '../support/buyer.ts';
 import { onsale } from '../support/onsale.ts';
 
@@ -12,7 +12,10 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
   before(async () => {
     app = await startTestApp(scope, { seats: 200 });
     const { email, password } = app.app.organiser;
-    const signedIn = await createTestBuyer(app.url, 'none').post('/api/organiser/sessions', { email, password });
+    const signedIn = await createTestBuyer(app.url, 'none').post('/api/organiser/sessions', {
+      email,
+      password,
+    });
     token = signedIn.body.token;
   });
   after(() => scope.close());
@@ -32,7 +35,10 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     assert.equal(shown.status, 200, JSON.stringify(shown.body));
     assert.deepEqual([shown.body.state, shown.body.refunds, shown.body.tickets.length], ['paid', [], 2]);
     assert.ok(shown.body.tickets[0].place.seat);
-    const byMail = await call('GET', `/events/show/orders?email=${encodeURIComponent(shown.body.buyer.email)}`);
+    const byMail = await call(
+      'GET',
+      `/events/show/orders?email=${encodeURIComponent(shown.body.buyer.email)}`,
+    );
     assert.deepEqual(
       byMail.body.orders.map((one: { order: string }) => one.order),
       [order],
@@ -49,7 +55,10 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     assert.deepEqual([made.status, made.body.state, made.body.amount], [201, 'done', would.body.amount]);
     const again = await call('POST', path, body, same);
     assert.deepEqual([again.status, again.body.refund], [200, made.body.refund]);
-    assert.equal((await call('POST', path, { ...body, goodwill: 1 }, same)).body.code, 'idempotency_mismatch');
+    assert.equal(
+      (await call('POST', path, { ...body, goodwill: 1 }, same)).body.code,
+      'idempotency_mismatch',
+    );
     assert.equal((await call('POST', path, body, key())).body.code, 'tickets_not_valid');
     assert.equal((await call('POST', path, { ...body, more: 1 }, key())).body.code, 'invalid_field');
     const tickets = await buyer.tickets(order);
@@ -117,7 +126,11 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     const now = await call('GET', path);
     assert.deepEqual([now.body.state, now.body.refunds.done.refunds], ['done', 2]);
     const orders = await call('GET', `${path}/orders`);
-    assert.ok(orders.body.orders.some((one: { order: string; outcome: string }) => one.order === order && one.outcome === 'done'));
+    assert.ok(
+      orders.body.orders.some(
+        (one: { order: string; outcome: string }) => one.order === order && one.outcome === 'done',
+      ),
+    );
     assert.deepEqual((await call('POST', `${path}/retry`)).body, { refunds: 0 });
     assert.equal((await cli('event', 'cancellation', 'show', '--orders')).code, 0);
     await closeUnpaid(app);

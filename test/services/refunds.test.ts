@@ -136,7 +136,11 @@ test('P6: a refund that succeeded and comes back days later is failed again, tol
   const refund = await madeRefund(desk, order);
   assert.equal(refund.state, 'done');
   await simulator.settleRefunds();
-  await desk.checkout.providerEvent({ id: `evt-${order.order}`, type: 'refund.failed', object: order.providerObject });
+  await desk.checkout.providerEvent({
+    id: `evt-${order.order}`,
+    type: 'refund.failed',
+    object: order.providerObject,
+  });
   await reconcile(database, desk, 1);
   const failed = await desk.refundRecord.find(refund.refund);
   assert.deepEqual([failed?.state, failed?.detail], ['failed', 'expired_or_canceled_card']);
@@ -190,9 +194,16 @@ test('P5: an attempt that seemed refused and had gone through is found before an
 test('P5: a double click is one refund, also while the first is on its way', async () => {
   const stage = await stageEvent(database);
   const order = await bought(desk, stage, [0, 1]);
-  await simulator.fault('delay', { match: { route: 'refunds.create', reference: order.order }, delayMs: 300 });
+  await simulator.fault('delay', {
+    match: { route: 'refunds.create', reference: order.order },
+    delayMs: 300,
+  });
   const wish = refundOf(order, { tickets: [], goodwill: 1_000, requestKey: 'one click' });
-  const outcomes = await Promise.all([desk.refunds.make(wish), desk.refunds.make(wish), desk.refunds.make(wish)]);
+  const outcomes = await Promise.all([
+    desk.refunds.make(wish),
+    desk.refunds.make(wish),
+    desk.refunds.make(wish),
+  ]);
   assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['made', 'repeated', 'repeated']);
   await simulator.clearFaults();
   await reconcile(database, desk, 2);

@@ -114,7 +114,9 @@ test('P8: after any refunds, in any currency: captured − refunded is what is d
           assert.ok(leftOf(now) >= 0, 'nothing is given back that was not taken');
           assert.equal(refunded % step, 0, 'only sums that the currency can pay leave');
           for (const { feesKept, orderFee: given, goodwill, amount } of now.refunds) {
-            assert.ok([feesKept, given, goodwill, amount].every((one) => Number.isSafeInteger(one) && one >= 0));
+            assert.ok(
+              [feesKept, given, goodwill, amount].every((one) => Number.isSafeInteger(one) && one >= 0),
+            );
           }
           const feeGiven = now.refunds.reduce((total, refund) => total + refund.orderFee, 0);
           assert.ok(feeGiven <= now.orderFee, "the order's fee goes back once");

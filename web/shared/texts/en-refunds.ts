@@ -68,7 +68,8 @@ export const enRefunds = {
     left: (n: number) => `${orders(n)} still to come`,
     ending: (n: number) => `${plural(n, { one: '# payment', other: '# payments' })} being ended`,
     closed: (n: number) => `${orders(n)} ended unpaid`,
-    refunds: (n: number, amount: string) => `${plural(n, { one: '# refund', other: '# refunds' })}, ${amount}`,
+    refunds: (n: number, amount: string) =>
+      `${plural(n, { one: '# refund', other: '# refunds' })}, ${amount}`,
     retry: (n: number) => `Try ${plural(n, { one: '# failed refund', other: '# failed refunds' })} again`,
     progress: 'Orders done',
   },
