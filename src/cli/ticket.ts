@@ -1,39 +1,173 @@
+import type { KeyObject } from 'node:crypto';
 import fs from 'node:fs';
 import type { Command } from 'commander';
-import { readTicketPublicKey, ticketKeyFiles, verifyTicketCode } from '../fulfilment/ticket-code.ts';
+import { type GateList, gateListOf, readGateList } from '../fulfilment/gate-list.ts';
+import {
+  readTicketPublicKey,
+  type TicketCodeRead,
+  ticketKeyFiles,
+  verifyTicketCode,
+} from '../fulfilment/ticket-code.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { type CheckInOutcome, checkIn, entryBounds, recordTime } from '../sales/entry.ts';
+import { revokedTickets } from '../sales/refunds.ts';
+import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
 
-export function registerTicketCommands(
-  program: Command,
-  context: { dataDir: () => string; print(text: string): void; fail(sentence: string): void },
-): void {
-  const ticket = program.command('ticket').description('Tickets: check a code.');
+export type TicketContext = CliContext & { dataDir(): string };
+
+/** `onsale ticket …`: codes are checked here offline, and at the door with what `export` wrote. */
+export function registerTicketCommands(program: Command, context: TicketContext): void {
+  const ticket = program.command('ticket').description('Tickets: check a code, let somebody in, prepare a gate.');
   ticket
     .command('verify')
-    .description('Check a ticket code offline: whether we issued it, unaltered. Exit code 1 when not.')
+    .description(
+      'Check a ticket code offline: whether we issued it, unaltered, and with --revoked whether it was revoked since. Exit code 1 when not.',
+    )
     .argument('<code>', 'what the QR code shows')
-    .option('--key <file>', 'public key of the issuer; the one in the data folder when absent')
+    .option('--key <file>', 'public key of the issuer; that of --revoked, or in the data folder, when absent')
+    .option('--revoked <file>', 'gate list that "onsale ticket export" wrote')
     .option('--json', 'print JSON')
-    .action((code: string, flags: { key?: string; json?: boolean }) => {
-      const file = flags.key ?? ticketKeyFiles(context.dataDir()).publicKey;
-      if (!fs.existsSync(file)) {
-        context.fail(`There is no key ${file}: "onsale start" makes it; --key names another.`);
-        return;
-      }
-      const read = verifyTicketCode(readTicketPublicKey(file), code);
-      if (flags.json) context.print(JSON.stringify(read));
-      if (read.kind === 'valid') {
-        if (flags.json) return;
-        const { ticket: id, event, seat } = read.code;
-        context.print(`Valid: ticket ${id}, event number ${event}, seat_no ${seat}.`);
-        context.print('Whether it was cancelled or used since, only the server knows.');
-        return;
-      }
-      context.fail(
-        {
-          unreadable: 'This is no ticket code of ours.',
-          other_key: 'This code was signed with another key.',
-          forged: 'This code was altered or forged.',
-        }[read.kind],
-      );
-    });
+    .action((code: string, flags: VerifyFlags) => verifyCommand(context, code, flags));
+  ticket
+    .command('export')
+    .description('Write the gate list of an event: the public key and the tickets that were revoked.')
+    .argument('<event>', 'the id in its address')
+    .option('--out <file>', 'to this file; to the output when absent')
+    .action((id: string, flags: { out?: string }) =>
+      withEvent(context, id, async (db, _events, event) => {
+        const key = publicKeyOf(context);
+        if (!key) return;
+        const asOf = await recordTime(db);
+        const revoked = await revokedTickets(db, event.eventNo);
+        const list = gateListOf({ event, asOf, publicKey: key, revoked });
+        if (flags.out === undefined) return context.print(JSON.stringify(list));
+        fs.writeFileSync(flags.out, `${JSON.stringify(list)}\n`);
+        context.print(`${list.revoked.length} revoked tickets of ${id}, as of ${list.asOf}, in ${flags.out}.`);
+      }),
+    );
+  ticket
+    .command('checkin')
+    .description('Let the holder of a ticket in, once. Exit code 1 when he is not.')
+    .argument('<code>', 'what the QR code shows')
+    .option('--event <event>', 'what is entered here; a ticket of any event when absent')
+    .option('--gate <name>', 'where')
+    .option('--json', 'print JSON')
+    .action((code: string, flags: { event?: string; gate?: string; json?: boolean }) =>
+      checkInCommand(context, code, flags),
+    );
+}
+
+interface VerifyFlags {
+  key?: string;
+  revoked?: string;
+  json?: boolean;
+}
+
+const refusals: Record<Exclude<TicketCodeRead['kind'], 'valid'>, string> = {
+  unreadable: 'This is no ticket code of ours.',
+  other_key: 'This code was signed with another key.',
+  forged: 'This code was altered or forged.',
+};
+
+function verifyCommand(context: TicketContext, code: string, flags: VerifyFlags): void {
+  const gate = flags.revoked === undefined ? null : gateListIn(context, flags.revoked);
+  if (gate === undefined) return;
+  const key = flags.key === undefined && gate ? gate.publicKey : publicKeyOf(context, flags.key);
+  if (!key) return;
+  const read = verifyTicketCode(key, code);
+  const judged = read.kind === 'valid' && gate ? judgedBy(gate.list, read) : read;
+  const listed = gate ? { asOf: gate.list.asOf, ageMs: ageOf(gate.list, context.clock) } : undefined;
+  if (flags.json) context.print(JSON.stringify(listed ? { ...judged, list: listed } : judged));
+  if (judged.kind === 'other_event') {
+    return context.fail(`A ticket of ours, but for another event (number ${judged.code.event}) than this list’s.`);
+  }
+  const age = listed ? `The list is ${ageWords(listed.ageMs)} old: what was revoked since, it does not know.` : '';
+  if (judged.kind === 'revoked') return context.fail(`Revoked: ticket ${judged.code.ticket} lets nobody in. ${age}`);
+  if (judged.kind !== 'valid') return context.fail(refusals[judged.kind]);
+  if (flags.json) return;
+  const { ticket: id, event, seat } = judged.code;
+  context.print(`Valid: ticket ${id}, event number ${event}, seat_no ${seat}.`);
+  context.print(gate ? age : 'Whether it was cancelled since, a gate list tells (--revoked).');
+  context.print('Whether it was used since, only the server knows.');
+}
+
+type Valid = Extract<TicketCodeRead, { kind: 'valid' }>;
+
+function judgedBy(list: GateList, read: Valid): { kind: 'valid' | 'revoked' | 'other_event'; code: Valid['code'] } {
+  if (read.code.event !== list.eventNo) return { kind: 'other_event', code: read.code };
+  return { kind: list.revoked.includes(read.code.ticket) ? 'revoked' : 'valid', code: read.code };
+}
+
+/** Undefined: it cannot be read, and that was said. */
+function gateListIn(
+  context: TicketContext,
+  file: string,
+): { list: GateList; publicKey: KeyObject } | undefined {
+  if (!fs.existsSync(file)) {
+    context.fail(`There is no file ${file}: "onsale ticket export" writes it.`);
+    return undefined;
+  }
+  const read = readGateList(fs.readFileSync(file, 'utf8'));
+  if (read.kind === 'read') return read;
+  context.fail(read.sentence);
+  return undefined;
+}
+
+/** Null: there is none, and that was said. */
+function publicKeyOf(context: TicketContext, named?: string): KeyObject | null {
+  const file = named ?? ticketKeyFiles(context.dataDir()).publicKey;
+  if (fs.existsSync(file)) return readTicketPublicKey(file);
+  context.fail(`There is no key ${file}: "onsale start" makes it; --key names another.`);
+  return null;
+}
+
+/** By this machine's clock, which may be wrong: a list from the future is as new as can be. */
+function ageOf(list: GateList, clock: Clock): number {
+  return Math.max(0, clock.now() - Date.parse(list.asOf));
+}
+
+function ageWords(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
+}
+
+async function checkInCommand(
+  context: TicketContext,
+  code: string,
+  flags: { event?: string; gate?: string; json?: boolean },
+): Promise<void> {
+  const gate = flags.gate ?? null;
+  if (gate !== null && (gate === '' || gate.length > entryBounds.gateLengthMax)) {
+    return context.fail(`--gate takes a name of ${entryBounds.gateLengthMax} characters at most.`);
+  }
+  const key = publicKeyOf(context);
+  if (!key) return;
+  const read = verifyTicketCode(key, code);
+  if (read.kind !== 'valid') {
+    if (flags.json) context.print(JSON.stringify({ kind: 'forged', why: read.kind }));
+    return context.fail(refusals[read.kind]);
+  }
+  const { event, ticket } = read.code;
+  const enter = async (db: Parameters<typeof checkIn>[0], here: number | null): Promise<void> => {
+    if (here !== null && here !== event) {
+      if (flags.json) context.print(JSON.stringify({ kind: 'other_event', event }));
+      return context.fail('This ticket is for another event.');
+    }
+    const outcome = await checkIn(db, { event, ticket, gate, scan: null, actor: cliActor });
+    if (flags.json) context.print(JSON.stringify(outcome));
+    sayOutcome(context, outcome, flags.json ?? false);
+  };
+  if (flags.event === undefined) return withDatabase(context, (db) => enter(db, null));
+  await withEvent(context, flags.event, (db, _events, record) => enter(db, record.eventNo));
+}
+
+function sayOutcome(context: TicketContext, outcome: CheckInOutcome, quiet: boolean): void {
+  if (outcome.kind === 'valid') {
+    if (!quiet) context.print(`Let in: seat_no ${outcome.seat}.`);
+  } else if (outcome.kind === 'used') {
+    const where = outcome.gate ? ` at ${outcome.gate}` : '';
+    context.fail(`Used before: ${new Date(outcome.at).toISOString()}${where}.`);
+  } else context.fail(`Revoked: ${outcome.why.replaceAll('_', ' ')}.`);
 }

@@ -2,7 +2,12 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
-import { recordAttempt, type TakenDelivery, takeDeliveries, tidyDeliveries } from '../sales/webhook-endpoints.ts';
+import {
+  recordAttempt,
+  type TakenDelivery,
+  takeDeliveries,
+  tidyDeliveries,
+} from '../sales/webhook-endpoints.ts';
 import { type SendWebhook, webhookTimeoutMs } from './webhook-sender.ts';
 
 export interface WebhookDelivererOptions {
@@ -90,7 +95,10 @@ export function createWebhookDeliverer(options: WebhookDelivererOptions): Webhoo
       giveUpMs: times.giveUpMs,
     });
     if (went.error === null) return;
-    log.info({ delivery, endpoint: taken.endpoint, attempt, error: went.error, state }, 'a delivery was not taken');
+    log.info(
+      { delivery, endpoint: taken.endpoint, attempt, error: went.error, state },
+      'a delivery was not taken',
+    );
   }
 
   async function look(): Promise<void> {

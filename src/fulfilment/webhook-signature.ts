@@ -13,7 +13,9 @@ export const attemptHeader = 'onsale-attempt';
 
 export function signatureOf(secrets: readonly string[], atSeconds: number, body: string): string {
   const signed = `${atSeconds}.${body}`;
-  const signatures = secrets.map((secret) => `v1=${createHmac('sha256', secret).update(signed).digest('hex')}`);
+  const signatures = secrets.map(
+    (secret) => `v1=${createHmac('sha256', secret).update(signed).digest('hex')}`,
+  );
   return [`t=${atSeconds}`, ...signatures].join(',');
 }
 
