@@ -56,8 +56,13 @@ const FAULTS: [FaultKind, { times: number; delayMs?: number }, UnknownReason, bo
   ['delay_before', { times: 1, delayMs: 4000 }, 'timeout', false],
   ['drop_after', { times: 2 }, 'connection', true],
   ['drop_before', { times: 2 }, 'connection', false],
+  ['cut_after', { times: 2 }, 'connection', true],
   ['rate_limit', { times: 1 }, 'rate_limited', false],
+  ['lock_timeout', { times: 1 }, 'rate_limited', false],
+  ['key_in_use', { times: 1 }, 'conflict', false],
+  ['key_mismatch', { times: 1 }, 'conflict', false],
   ['error_500_before', { times: 1 }, 'server_error', false],
+  ['unavailable', { times: 1 }, 'server_error', false],
 ];
 
 for (const [fault, options, reason, doesTheWork] of FAULTS) {

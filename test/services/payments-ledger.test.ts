@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { programArguments } from '../support/program.ts';
-import { openPayment, startTestSimulator, type TestSimulator, untilKnown } from '../support/simulator.ts';
+import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 
 let sim: TestSimulator;
 let provider: PaymentProvider;
@@ -51,58 +51,6 @@ test('D4: after kill -9 the ledger, the keys and the waiting bank are as they we
   const { intents } = await sim.ledger();
   const statusOf = (of: string) => intents.find((intent) => intent.reference === of)?.status;
   assert.deepEqual([statusOf(reference), statusOf(waiting.reference)], ['succeeded', 'requires_capture']);
-});
-
-test('D4: killed at random moments of 30 purchases, each acknowledged step is in the ledger, each charge once', async () => {
-  const acknowledged: string[] = [];
-  const purchase = async (name: string): Promise<void> => {
-    const open = () =>
-      provider.open({
-        key: `${name}-open`,
-        reference: name,
-        eventId: 'event-1',
-        amount: 5000,
-        currency: 'EUR',
-        description: '',
-        email: '',
-      });
-    const opened = await untilKnown(open, 60_000);
-    assert.ok(opened.kind === 'done');
-    const object = opened.view.object;
-    const held = await untilKnown(authoriser(object, `${name}-authorise`), 60_000);
-    assert.equal(held.kind, 'done');
-    const taken = await untilKnown(
-      () => provider.capture({ key: `${name}-capture`, object, amount: 5000 }),
-      60_000,
-    );
-    assert.equal(taken.kind, 'done');
-    acknowledged.push(name);
-  };
-  const purchases = Promise.all(
-    Array.from({ length: 6 }, async (_, line) => {
-      for (let i = 0; i < 5; i++) await purchase(`random-${line}-${i}`);
-    }),
-  );
-  // Each restart waits until something more was acknowledged, so that kills fall into the middle of the work.
-  for (let kills = 0; kills < 3; kills++) {
-    const seen = acknowledged.length;
-    while (acknowledged.length < Math.min(seen + 4, 30))
-      await new Promise((resolve) => setTimeout(resolve, 1));
-    await sim.restart();
-  }
-  await purchases;
-
-  const { intents, charges } = await sim.ledger();
-  assert.equal(acknowledged.length, 30);
-  for (const name of acknowledged) {
-    const of = intents.filter((intent) => intent.reference === name);
-    assert.deepEqual(
-      of.map((intent) => [intent.status, intent.captured]),
-      [['succeeded', 5000]],
-      name,
-    );
-    assert.equal(charges.filter((charge) => charge.reference === name).length, 1, name);
-  }
 });
 
 test('D4: a line that was cut short by the crash is forgotten, the rest stands', async () => {

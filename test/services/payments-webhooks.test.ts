@@ -192,3 +192,58 @@ test('P6: by default only what a shop needs is delivered; the rest stays readabl
     await shop.stop();
   }
 });
+
+test('P6: a webhook can be told to come before the answer, and the answer waits no longer than that', async () => {
+  const { object } = await openPayment(sim.provider);
+  await sim.fault('webhook_first', { times: 1, match: { route: 'confirm', intent: object } });
+  await authorise(object, 'told-first');
+  assert.ok(typesOf(object).includes('payment_intent.amount_capturable_updated'));
+  // Nothing is to be told: nothing to wait for.
+  await sim.fault('webhook_hold', { match: { intent: object } });
+  await sim.fault('webhook_first', { times: 1, match: { route: 'capture', intent: object } });
+  const start = systemClock.monotonic();
+  await sim.provider.capture({ key: 'told-first-capture', object, amount: 5000 });
+  assert.ok(systemClock.monotonic() - start < 4000);
+  assert.ok(!typesOf(object).includes('payment_intent.succeeded'));
+  await sim.clearFaults();
+  await sim.releaseWebhooks();
+  await untilTypes(object, 'payment_intent.succeeded', 'charge.captured');
+});
+
+test('P6: a webhook can be overtaken by the next one about its payment', async () => {
+  const { object } = await openPayment(sim.provider);
+  await untilTypes(object, 'payment_intent.created');
+  await sim.fault('webhook_reorder', { times: 1, match: { intent: object, event: 'charge.succeeded' } });
+  await authorise(object, 'overtaken');
+  await untilTypes(object, 'payment_intent.amount_capturable_updated', 'charge.succeeded');
+  assert.equal(typesOf(object).at(-1), 'charge.succeeded');
+  // Nothing overtakes the last one; its time does.
+  await sim.fault('webhook_reorder', { times: 1, match: { intent: object }, delayMs: 300 });
+  await sim.provider.void({ key: 'overtaken-void', object });
+  await untilTypes(object, 'payment_intent.canceled', 'charge.refunded');
+});
+
+test('P6: a webhook can be lost for good; the object and the list of events still tell', async () => {
+  const { object, reference } = await openPayment(sim.provider);
+  await sim.fault('webhook_never', { match: { reference } });
+  await authorise(object, 'lost');
+  // Its answer waits until everything is on disk, also that nothing is owed.
+  await sim.ledger();
+  await sim.restart();
+  await sim.webhooksTo(receiver.url);
+  const next = await openPayment(sim.provider);
+  await untilTypes(next.object, 'payment_intent.created');
+  assert.ok(!typesOf(object).includes('payment_intent.amount_capturable_updated'));
+  const found = await sim.provider.lookup(object);
+  assert.equal(found.kind === 'done' && found.view.status, 'authorised');
+});
+
+test('P6: webhooks of a provider that is away come when it is back', async () => {
+  const { object } = await openPayment(sim.provider);
+  await untilTypes(object, 'payment_intent.created');
+  await sim.fault('closed', { forMs: 1500, match: { event: 'charge.succeeded' } });
+  await authorise(object, 'away');
+  await untilTypes(object, 'payment_intent.amount_capturable_updated');
+  assert.ok(!typesOf(object).includes('charge.succeeded'));
+  await untilTypes(object, 'charge.succeeded');
+});

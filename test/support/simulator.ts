@@ -102,7 +102,8 @@ export async function startTestSimulator(
       await response.body?.cancel();
       return response.ok;
     },
-    struck: async () => (await ask<{ struck: Partial<Record<FaultKind, number>> }>(`${url}/_sim/faults`)).struck,
+    struck: async () =>
+      (await ask<{ struck: Partial<Record<FaultKind, number>> }>(`${url}/_sim/faults`)).struck,
     clearFaults: async () => {
       await ask(`${url}/_sim/faults`, 'DELETE');
     },

@@ -92,16 +92,16 @@ export function createFaults(deps: { clock: Clock; random: Random; signal: Abort
   let switches: FaultOn[] = [];
   let added = 0;
 
-  const remove = (id: string): boolean => {
-    const before = switches.length;
-    switches = switches.filter((fault) => fault.id !== id);
-    return switches.length < before;
-  };
-
   const live = (): FaultOn[] => {
     const now = clock.now();
     switches = switches.filter((fault) => fault.until === null || fault.until > now);
     return switches;
+  };
+
+  const remove = (id: string): boolean => {
+    const before = live().length;
+    switches = switches.filter((fault) => fault.id !== id);
+    return switches.length < before;
   };
 
   const strikes = (fault: FaultOn): boolean => {
@@ -157,7 +157,8 @@ function verdicts(struck: FaultOn[], clock: Clock, signal: AbortSignal): Struck 
   };
   return {
     arrive: () => at('arrive', Promise.resolve()),
-    manner: () => Object.assign({}, ...kinds.map(({ fault, kind }) => kind.manner?.(fault.delayMs))) as Manner,
+    manner: () =>
+      Object.assign({}, ...kinds.map(({ fault, kind }) => kind.manner?.(fault.delayMs))) as Manner,
     replace: () => kinds.find(({ kind }) => kind.replace)?.kind.replace ?? null,
     leave: (told) => at('leave', told ?? Promise.resolve()),
     headers: () => Object.assign({}, ...kinds.map(({ kind }) => kind.headers)) as Record<string, string>,

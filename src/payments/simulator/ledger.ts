@@ -81,9 +81,7 @@ export interface LedgerOf {
 /** `of` is an intent's id or our reference. */
 export function readLedgerOf(state: State, of: string): LedgerOf {
   const one = state.tables.intents.get(of);
-  const rows = one
-    ? [one]
-    : [...state.tables.intents.values()].filter((row) => row.metadata.order === of);
+  const rows = one ? [one] : [...state.tables.intents.values()].filter((row) => row.metadata.order === of);
   const ids = new Set(rows.map((row) => row.id));
   const refundRows = [...state.tables.refunds.values()].filter((row) => ids.has(row.intent));
   const pending = pendingByIntent(refundRows);

@@ -80,6 +80,7 @@ export function ledgerPage(ledger: Ledger, switches: Switches): string {
     amount(intent.authorised, intent.currency),
     amount(intent.captured, intent.currency),
     amount(intent.refunded, intent.currency),
+    amount(intent.voided, intent.currency),
   ]);
   const charges = newest(ledger.charges).map((charge) => [
     time(charge.created),
@@ -101,7 +102,7 @@ export function ledgerPage(ledger: Ledger, switches: Switches): string {
     `<h1>Payment simulator: ledger</h1>
 <p class="note">No real money. This process stands in for Stripe; what it says here is what was charged.</p>
 ${table('Totals', ['Currency', 'Reserved', 'Captured', 'Refunded', 'Net'], totals)}
-${table('Payment intents', ['Time (UTC)', 'Intent', 'Order', 'Status', 'Amount', 'Reserved', 'Captured', 'Refunded'], intents)}
+${table('Payment intents', ['Time (UTC)', 'Intent', 'Order', 'Status', 'Amount', 'Reserved', 'Captured', 'Refunded', 'Released'], intents)}
 ${table('Charges', ['Time (UTC)', 'Charge', 'Order', 'Status', 'Amount', 'Card'], charges)}
 ${table('Refunds', ['Time (UTC)', 'Refund', 'Charge', 'Status', 'Amount'], refunds)}
 ${faultSwitches(switches)}

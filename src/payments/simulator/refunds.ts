@@ -16,10 +16,7 @@ export function createRefund(bank: Bank, params: FormTree): RefundRow {
   }
   const told = bank.manner();
   if (told.refund === 'balance_insufficient') {
-    throw refused(
-      'Insufficient funds in your Stripe balance to refund this amount.',
-      'balance_insufficient',
-    );
+    throw refused('Insufficient funds in your Stripe balance to refund this amount.', 'balance_insufficient');
   }
   const manner = told.refund ?? card(methodOf(bank, charge.method).card).bank.refund ?? 'at_once';
   const { starts, pendingReason } = COURSES[manner];

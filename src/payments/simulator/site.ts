@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Bank, find, methodOf, type RequestMark } from './bank.ts';
-import { faultFromForm, type Faults, type FaultSwitch, parseFault } from './faults.ts';
+import { type FaultSwitch, type Faults, faultFromForm, parseFault } from './faults.ts';
 import { authenticate, expireIfDue } from './intents.ts';
 import type { Journal } from './journal.ts';
 import { readLedger, readLedgerOf } from './ledger.ts';
@@ -46,7 +46,8 @@ export function createSite(deps: SiteDeps): Site {
       if (path.startsWith('/authenticate/')) return bankPage(deps, req, res, path, query, body);
       if (path.startsWith('/_sim/')) {
         // A page elsewhere could make a browser post its form here.
-        if (req.headers['sec-fetch-site'] === 'cross-site') return json(res, 403, { error: 'from another site' });
+        if (req.headers['sec-fetch-site'] === 'cross-site')
+          return json(res, 403, { error: 'from another site' });
         return isForm(req, body)
           ? formControl(deps, res, path, new URLSearchParams(body))
           : control(deps, res, route, query, body);

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../runtime/clock.ts';
 import type { Logger } from '../../runtime/log.ts';
-import type { DeliveryOrder, Faults, FaultSubject } from './faults.ts';
+import type { DeliveryOrder, FaultSubject, Faults } from './faults.ts';
 import { eventObject } from './render.ts';
 import type { EventRow } from './rows.ts';
 
