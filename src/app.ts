@@ -22,6 +22,7 @@ import {
 import { createCheckout } from './checkout/checkout.ts';
 import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
+import { createAccessCodes } from './http/access-codes.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerOrganiser } from './http/organiser.ts';
 import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
@@ -40,6 +41,7 @@ import { projectDir } from './runtime/project-dir.ts';
 import type { Random } from './runtime/random.ts';
 import { createShutdown, type Shutdown } from './runtime/shutdown.ts';
 import { storedSecret } from './runtime/stored-secret.ts';
+import { lookAtCode } from './sales/access-codes.ts';
 import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
 import { migrate } from './sales/migrate.ts';
@@ -232,6 +234,11 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     arbiter,
     checkout,
     provider: payments.provider,
+    accessCodes: createAccessCodes({
+      clock,
+      publicUrl: () => url,
+      look: (event, code) => lookAtCode(db, event, code),
+    }),
     operations: (order) => record.operationsOf(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown }),
     tickets: async ({ eventNo, order }) =>

@@ -1,7 +1,7 @@
 import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { Order, OrderLine } from '../sales/record.ts';
+import type { CodeRefusal, Order, OrderLine } from '../sales/record.ts';
 
 /** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
 export interface Checkout {
@@ -14,6 +14,8 @@ export interface Checkout {
     currency: string;
     account: string;
     buyer: { name: string; email: string };
+    /** Id of the access code that these seats need. */
+    accessCode?: string | null;
   }): Promise<CheckoutReserveOutcome>;
   /** authorise → confirm → capture, as far as it gets now; the reconciler finishes what is left. */
   pay(command: PayCommand): Promise<PayOutcome>;
@@ -38,6 +40,7 @@ export type CheckoutReserveOutcome =
   | { kind: 'hold_gone' }
   | { kind: 'open_order'; order: OrderId }
   | { kind: 'limit'; limit: 'account'; max: number; used: number }
+  | { kind: 'code'; why: CodeRefusal; seatsMax: number | null }
   | { kind: 'not_open'; phase: Phase }
   | { kind: 'retry'; afterMs: number };
 

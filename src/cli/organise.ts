@@ -1,17 +1,20 @@
 import type { Command } from 'commander';
+import { isSellable } from '../core/money.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import { presaleFault, priceFault } from '../core/prices.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
-import { createEvents, type Events, freeCategories, isEventTime } from '../sales/events.ts';
+import { createEvents, type Events, isEventTime } from '../sales/events.ts';
 import { type PartitionSetting, partitionsMax } from '../sales/partitions.ts';
 import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
+import { type PriceFlags, priceHelp, readPrices } from './prices.ts';
 
 /** What the commands need from cli.ts. Commands set the exit code through `fail`, never by themselves. */
 export interface CliContext {
@@ -36,15 +39,15 @@ export function registerOrganiseCommands(program: Command, context: CliContext):
   registerEventCommands(program, context);
 }
 
-interface CreateFlags {
+interface CreateFlags extends PriceFlags {
   name: string;
   plan: string;
   currency: string;
-  price: string[];
   id?: string;
   seatFee: string;
   orderFee: string;
   onSaleAt?: string;
+  presaleAt?: string;
   saleEndsAt?: string;
   performanceAt?: string;
   holdMinutes: string;
@@ -69,16 +72,18 @@ function registerEventCommands(program: Command, context: CliContext): void {
     .description('Create an event (a draft).')
     .requiredOption('--name <name>', 'name of the event')
     .requiredOption('--plan <plan>', 'id of a stored plan')
-    .requiredOption(
-      '--price <category=amount...>',
-      'price of a category in minor units; repeat for each category',
-    )
+    .requiredOption('--price <category=amount...>', priceHelp)
+    .option('--kind <id=name...>', 'a kind of buyer beside full, as "reduced=Reduced"; repeat for each')
+    .option('--kind-conditions <id=text...>', 'who may take a kind, and what is asked for at the door')
+    .option('--locked <category...>', 'categories that only an access code opens')
+    .option('--locked-kind <id...>', 'kinds that only an access code opens')
     .option('--currency <code>', 'ISO 4217', 'EUR')
     .option('--id <id>', 'address of the event (a-z, 0-9, -)')
     .option('--seat-fee <amount>', 'minor units per seat', '0')
     .option('--order-fee <amount>', 'minor units per order', '0')
     .option('--performance-at <time>', 'ISO 8601')
     .option('--on-sale-at <time>', 'ISO 8601: the sale opens by itself then')
+    .option('--presale-at <time>', 'ISO 8601: from then on those may buy whose access code opens the presale')
     .option('--sale-ends-at <time>', 'ISO 8601')
     .option('--hold-minutes <minutes>', '1 to 15', '10')
     .option('--hold-seats-max <seats>', 'seats held at once by one buyer', '6')
@@ -164,32 +169,36 @@ function registerEventCommands(program: Command, context: CliContext): void {
 }
 
 async function createCommand(context: CliContext, flags: CreateFlags): Promise<void> {
-  const prices: Record<string, number> = {};
-  for (const text of flags.price) {
-    const at = text.lastIndexOf('=');
-    const amount = Number(text.slice(at + 1));
-    if (at < 1 || !Number.isSafeInteger(amount) || amount < 0) {
-      context.fail(`--price "${text}" is not of the form category=amount in minor units.`);
-      return;
-    }
-    prices[text.slice(0, at)] = amount;
+  const currency = flags.currency.toUpperCase();
+  if (!isSellable(currency)) {
+    context.fail(`${currency} is not a currency that cards are charged in.`);
+    return;
   }
-  const times = [flags.performanceAt, flags.onSaleAt, flags.saleEndsAt].map((text) =>
+  const read = readPrices(flags, currency);
+  if (read.kind === 'refused') {
+    context.fail(read.sentence);
+    return;
+  }
+  const { prices, kinds, lockedCategories } = read;
+  const times = [flags.performanceAt, flags.onSaleAt, flags.saleEndsAt, flags.presaleAt].map((text) =>
     text === undefined ? null : Date.parse(text),
   );
   const whole = [flags.seatFee, flags.orderFee, flags.holdSeatsMax].map(Number);
   const minutes = Number(flags.holdMinutes);
   const queueShards = Number(flags.queueShards);
-  const currency = flags.currency.toUpperCase();
+  const [performanceAt = null, onSaleAt = null, saleEndsAt = null, presaleAt = null] = times;
+  const fees = { seatFee: whole[0]!, orderFee: whole[1]! };
+  const isWhole = whole.every((value) => Number.isSafeInteger(value) && value >= 0);
+  const fault = isWhole
+    ? priceFault({ currency, prices, settings: { ...fees, kinds, lockedCategories } })
+    : null;
+  const early = presaleFault(presaleAt, onSaleAt);
   if (times.some((at) => at !== null && !isEventTime(at)))
     context.fail('Times are ISO 8601, between the years 2000 and 2200, as 2030-05-01T10:00:00Z.');
-  else if (whole.some((value) => !Number.isSafeInteger(value) || value < 0)) {
-    context.fail('Fees and --hold-seats-max are whole numbers from 0 on.');
-  } else if (freeCategories(prices, { seatFee: whole[0]!, orderFee: whole[1]! }).length > 0) {
-    context.fail('Tickets that cost nothing cannot be sold: each --price needs an amount, or a fee.');
-  } else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
-  else if (!Intl.supportedValuesOf('currency').includes(currency))
-    context.fail(`${currency} is not a currency.`);
+  else if (!isWhole) context.fail('Fees and --hold-seats-max are whole numbers from 0 on.');
+  else if (fault) context.fail(fault.sentence);
+  else if (early) context.fail(`--presale-at: ${early}`);
+  else if (!(minutes >= 1 && minutes <= 15)) context.fail('--hold-minutes takes 1 to 15.');
   else if (!(Number.isInteger(queueShards) && queueShards >= 1 && queueShards <= queueShardsMax))
     context.fail(`--queue-shards takes 1 to ${queueShardsMax}.`);
   else {
@@ -200,13 +209,15 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
         name: flags.name,
         planId: flags.plan,
         currency,
-        performanceAt: times[0] ?? null,
-        onSaleAt: times[1] ?? null,
-        saleEndsAt: times[2] ?? null,
+        performanceAt,
+        onSaleAt,
+        saleEndsAt,
         prices,
         settings: {
-          seatFee: whole[0],
-          orderFee: whole[1],
+          ...fees,
+          ...(kinds.length > 0 ? { kinds } : {}),
+          ...(lockedCategories.length > 0 ? { lockedCategories } : {}),
+          ...(presaleAt === null ? {} : { presaleAt }),
           holdSeatsMax: whole[2],
           holdTtlMs: Math.round(minutes * 60_000),
           ...(queueShards > 1 ? { queueShards } : {}),

@@ -12,14 +12,50 @@ const threeDecimal = new Set('BHD JOD KWD OMR TND'.split(' '));
 /** Two decimals at the provider, both of them 0: no coins smaller than one unit exist. */
 const wholeUnits = new Set(['ISK', 'UGX']);
 
+/** Of three and four decimals by ISO 4217, and not charged by the provider. */
+const notCharged = new Set('IQD LYD CLF UYW'.split(' '));
+
 /** Largest sum that one order may have, minor units: what providers take, and far inside exact integers. */
 export const amountMax = 99_999_999;
+
+/**
+ * The least that a card is charged, minor units. Stripe states it by the currency that an account settles in; for currencies
+ * that it does not list the least of the usual ones stands in, and the provider has the last word.
+ * Source: "Minimum and maximum charge amounts" (https://docs.stripe.com/currencies).
+ */
+const minimums: Record<string, number> = {
+  ...{
+    AED: 200,
+    BGN: 100,
+    CZK: 1_500,
+    DKK: 250,
+    GBP: 30,
+    HKD: 400,
+    HUF: 17_500,
+    KRW: 100,
+    MXN: 1_000,
+    MYR: 200,
+  },
+  ...{ NOK: 300, PLN: 200, RON: 200, SEK: 300, THB: 1_000 },
+};
+const minimumElse = 50;
+
+/** The least sum that an order may come to. */
+export function minimumOf(currency: string): number {
+  const step = stepOf(currency);
+  return Math.ceil((minimums[currency] ?? minimumElse) / step) * step;
+}
 
 /** Decimal places of a currency's minor unit. HUF and TWD have two, whatever their coins are. */
 export function exponentOf(currency: string): 0 | 2 | 3 {
   assert(/^[A-Z]{3}$/.test(currency), `currency ${currency}`);
   if (zeroDecimal.has(currency)) return 0;
   return threeDecimal.has(currency) ? 3 : 2;
+}
+
+/** Whether prices can be set in a currency: one of ISO 4217 whose minor unit the provider counts in. */
+export function isSellable(currency: string): boolean {
+  return Intl.supportedValuesOf('currency').includes(currency) && !notCharged.has(currency);
 }
 
 /** An amount can be charged only when it is a multiple of this many minor units. */

@@ -1,6 +1,8 @@
 import type { Hold } from '../core/hold.ts';
+import { orderAmount } from '../core/money.ts';
 import { operationsUnderWay } from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
+import { fullKind, kindName, priceOf } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
 import type { House } from '../sales/events.ts';
@@ -9,21 +11,33 @@ import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
 
 /** How holds and orders look to their buyer. */
 
-/** The only kind of ticket until an event can price others. */
-export const fullKind = 'full';
-
-export function linesOf(event: EventRecord, house: House, seats: readonly SeatNo[]): OrderLine[] {
-  return seats.map((seat) => {
+/** `kinds`: of each seat, in their order; all full when absent. */
+export function linesOf(
+  event: EventRecord,
+  house: House,
+  seats: readonly SeatNo[],
+  kinds: readonly string[] = [],
+): OrderLine[] {
+  return seats.map((seat, i) => {
     const category = house.seats[seat]?.category;
-    const price = category === undefined ? undefined : event.prices[category];
-    assert(category !== undefined && price !== undefined, `seat ${seat} has a price`);
-    return { seat, category, kind: fullKind, price, fee: event.settings.seatFee };
+    const kind = kinds[i] ?? fullKind;
+    const price = category === undefined ? null : priceOf(event, category, kind);
+    assert(category !== undefined && price !== null, `seat ${seat} has a price`);
+    const name = kindName(event, kind);
+    return {
+      seat,
+      category,
+      kind,
+      ...(name === null ? {} : { kindName: name }),
+      price,
+      fee: event.settings.seatFee,
+    };
   });
 }
 
 export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[] {
   const names = sectionNames(house.layout);
-  return lines.map(({ seat, category, kind, price, fee }) => {
+  return lines.map(({ seat, category, kind, kindName: name, price, fee }) => {
     const facts = house.seats[seat];
     assert(facts, `seat ${seat} belongs to the event`);
     return {
@@ -35,14 +49,11 @@ export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[]
       number: facts.label,
       category,
       kind,
+      ...(name === undefined ? {} : { kindName: name }),
       price,
       fee,
     };
   });
-}
-
-export function amountOf(lines: readonly OrderLine[], orderFee: number): number {
-  return lines.reduce((sum, { price, fee }) => sum + price + fee, orderFee);
 }
 
 export interface HoldAnswerParts {
@@ -51,16 +62,19 @@ export interface HoldAnswerParts {
   house: House;
   receipt: string;
   serverTime: number;
+  /** Of the wish that it came of; a hold itself knows none. */
+  kinds?: readonly string[];
   best?: { asAsked: boolean; note?: string };
 }
 
-export function holdAnswer({ hold, event, house, receipt, serverTime, best }: HoldAnswerParts): HoldAnswer {
-  const lines = linesOf(event, house, hold.seats);
+export function holdAnswer(parts: HoldAnswerParts): HoldAnswer {
+  const { hold, event, house, receipt, serverTime, kinds, best } = parts;
+  const lines = linesOf(event, house, hold.seats, kinds);
   return {
     hold: hold.hold,
     event: event.event,
     seats: seatInfos(house, lines),
-    total: amountOf(lines, event.settings.orderFee),
+    total: orderAmount(lines, event.settings.orderFee),
     orderFee: event.settings.orderFee,
     currency: event.currency,
     expiresAt: iso(hold.deadline),

@@ -47,8 +47,20 @@ export interface SeatInfo {
   number: string;
   category: string;
   kind: string;
+  /** For people; absent for full. */
+  kindName?: string;
   price: number;
   fee: number;
+}
+
+/** What an access code opens. */
+export interface CodeAnswer {
+  code: string;
+  categories: string[];
+  kinds: string[];
+  presale: boolean;
+  /** Seats of one order; null: no limit of its own. */
+  seatsMax: number | null;
 }
 
 export interface HoldAnswer {

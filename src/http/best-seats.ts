@@ -1,5 +1,6 @@
 import { type BestFound, candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
 import { type EventNo, holdLimits, type PartitionNo } from '../core/hold.ts';
+import { categoriesFor, noRights } from '../core/prices.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Claim } from '../inventory/arbiter.ts';
 import { isAvailable } from '../read-path/availability.ts';
@@ -8,7 +9,10 @@ import type { EventRecord } from '../sales/record.ts';
 import type { HttpDeps } from './deps.ts';
 import type { Wish } from './seat-wish.ts';
 
-type BestWish = Extract<Wish, { kind: 'best' }>;
+type Loose<Strict extends Wish> = Omit<Strict, 'kinds' | 'categories'> & { categories?: Wish['categories'] };
+type BestWish = Loose<Extract<Wish, { kind: 'best' }>>;
+/** What is wished for, as far as it says where to look; without categories: all that are open to everybody. */
+type Wished = BestWish | Loose<Extract<Wish, { kind: 'seats' }>>;
 
 /** Where not to look. */
 export interface Excluded {
@@ -40,7 +44,7 @@ export interface BestSeats {
   nearest(
     event: EventRecord,
     house: House,
-    wish: Wish,
+    wish: Wished,
     taken: readonly SeatNo[],
     within: PartitionNo | null,
   ): SeatNo[];
@@ -88,15 +92,19 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     return made;
   }
 
-  /** On sale and free as last published; before anything was (a first start), all may be tried: the arbiter decides. */
-  function freeSeats(event: EventRecord, house: House, excluded: Excluded) {
+  /**
+   * On sale to this buyer and free as last published; before anything was (a first start), all may be tried: the arbiter
+   * decides.
+   */
+  function freeSeats(event: EventRecord, house: House, wish: Wished, excluded: Excluded) {
     const bits = published.get(event.event, 'availability')?.bytes;
     const several = excluded.partitions.size > 0;
+    const open = new Set(wish.categories ?? categoriesFor(event, [], noRights));
     return (seat: SeatNo): boolean =>
       (bits === undefined || isAvailable(bits, seat)) &&
       !excluded.seats.has(seat) &&
       !(several && excluded.partitions.has(house.partitionOf(seat))) &&
-      event.prices[house.seats[seat]?.category ?? ''] !== undefined;
+      open.has(house.seats[seat]?.category ?? '');
   }
 
   function search(
@@ -111,7 +119,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
       quantity,
       category,
       section,
-      available: freeSeats(event, house, excluded),
+      available: freeSeats(event, house, wish, excluded),
       spread: random.int(spreadSteps) / spreadSteps,
       max: holdLimits.groupsMax,
       widen,
@@ -131,8 +139,9 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
 
   function shared(event: EventRecord, house: House, wish: BestWish): BestFound {
     const { gone, searches } = momentOf(event);
-    const { quantity, category, section } = wish;
-    const key = JSON.stringify([random.int(searchesPerWish), quantity, category, section]);
+    const { quantity, category, section, categories } = wish;
+    const narrowed = categories && categories.length < Object.keys(event.prices).length ? categories : null;
+    const key = JSON.stringify([random.int(searchesPerWish), quantity, category, section, narrowed]);
     const found = searches.get(key);
     const groups = found?.groups.filter((group) => !group.some((seat) => gone.has(seat))) ?? [];
     if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
@@ -172,7 +181,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     nearest(event, house, wish, taken, within) {
       if (wish.kind === 'best') return [];
       const partitions = within === null ? nowhere.partitions : allBut(house, within);
-      const free = freeSeats(event, house, { seats: new Set(taken), partitions });
+      const free = freeSeats(event, house, wish, { seats: new Set(taken), partitions });
       return nearestFree(preparedHouse(house), wish.seats, free, wish.seats.length) ?? [];
     },
   };

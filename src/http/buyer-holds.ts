@@ -26,7 +26,7 @@ import {
   RecoveringSchema,
   uuidPattern,
 } from './schemas.ts';
-import { readWish, requestHash } from './seat-wish.ts';
+import { readWish, requestHash, rightsOfWish } from './seat-wish.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
@@ -34,7 +34,7 @@ const uuidForm = new RegExp(uuidPattern);
 const tags = ['holds'];
 
 export function registerHolds(app: App, deps: HttpDeps): void {
-  const { arbiter, credentials, events, clock } = deps;
+  const { arbiter, credentials, events, clock, accessCodes } = deps;
   const visitors = createVisitors(deps);
   const best = createBestSeats(deps);
   const claims = createHoldClaims({ ...deps, best });
@@ -47,7 +47,11 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     return time;
   };
 
-  const answer = async (event: EventRecord, hold: Hold, found?: Found): Promise<HoldAnswer> =>
+  const answer = async (
+    event: EventRecord,
+    hold: Hold,
+    { found, kinds }: { found?: Found; kinds?: readonly string[] } = {},
+  ): Promise<HoldAnswer> =>
     holdAnswer({
       hold,
       event,
@@ -56,6 +60,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       // The deadline is by the arbiter’s clock, so the time to compare it with is too, once it is known.
       serverTime: timeOf(event, hold.partition).in(0) ?? clock.now(),
       best: found?.described,
+      kinds,
     });
 
   app.post(
@@ -65,7 +70,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         tags,
         summary: 'Hold seats',
         description:
-          'Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold.',
+          'Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold. Kinds price the answer; they are decided when the order is made, which names them again.',
         params: EventParams,
         headers: IdempotencyHeaders,
         body: HoldBody,
@@ -79,7 +84,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const pass = admitted(deps, event, visitors.of(request), request.body.pass);
       const { visitor } = pass;
       const house = await events.house(event);
-      const wish = readWish(request.body, event, house);
+      const opened = await accessCodes.of(request, event);
+      const wish = readWish(request.body, event, house, opened.rights);
+      accessCodes.demand(opened, event, rightsOfWish(wish, event, house));
       const { replaces = null } = request.body;
       const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
@@ -119,7 +126,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         case 'granted':
           best.granted(event, outcome.hold.seats);
           if (cooldown && !outcome.repeated) deps.cooldowns?.granted(outcome.hold, replaces);
-          return reply.code(outcome.repeated ? 200 : 201).send(await answer(event, outcome.hold, found));
+          return reply
+            .code(outcome.repeated ? 200 : 201)
+            .send(await answer(event, outcome.hold, { found, kinds: wish.kinds }));
         case 'taken': {
           const nearest = best.nearest(event, house, wish, outcome.seats, held);
           throw problem('taken', {

@@ -2,8 +2,13 @@ import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { toString as qrText } from 'qrcode';
 import type { PayOutcome } from '../checkout/outcomes.ts';
+import type { Hold } from '../core/hold.ts';
+import { amountMax, orderAmount } from '../core/money.ts';
 import { assert } from '../core/outcome.ts';
-import type { Order, OrderLine } from '../sales/record.ts';
+import { areNone, fullKind, rightsNeeded } from '../core/prices.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { House } from '../sales/events.ts';
+import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
 import { linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { buyerOf } from './buyer-details.ts';
@@ -24,6 +29,7 @@ import {
   TicketsSchema,
   uuidPattern,
 } from './schemas.ts';
+import { checkKind } from './seat-wish.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
@@ -32,7 +38,7 @@ const tags = ['orders'];
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
 export function registerOrders(app: App, deps: HttpDeps): void {
-  const { credentials, checkout, events, clock } = deps;
+  const { credentials, checkout, events, clock, accessCodes } = deps;
   const visitors = createVisitors(deps);
 
   /** The order, for its visitor's browser or for whoever has its secret; for others it does not exist. */
@@ -75,7 +81,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         tags,
         summary: 'Start paying for a hold',
         description:
-          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order.',
+          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says which kind of buyer each is for; those that it leaves out are full. With `total` nothing is ordered at another sum.',
         params: HoldParams,
         body: OrderBody,
         response: { 200: OrderSchema, 201: OrderSchema, ...problemResponses },
@@ -96,12 +102,24 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         if (!order || order.visitor !== visitor) throw problem('hold_gone');
         return reply.code(200).send(await withSecret(order));
       }
-      const lines: OrderLine[] = linesOf(event, await events.house(event), hold.seats);
+      const lines = chosenLines(request.body, event, await events.house(event), hold);
+      const needed = rightsNeeded(event, event.presale === true, lines);
+      let accessCode: string | null = null;
+      if (!areNone(needed)) {
+        // Its own first request may have taken the code's last use.
+        const before = await checkout.find(credentials.orderIdOf(id));
+        if (before && before.lines.length > 0) return reply.code(200).send(await withSecret(before));
+        const opened = await accessCodes.of(request, event);
+        accessCodes.demand(opened, event, needed);
+        accessCode = opened.code?.id ?? null;
+      }
       const { orderFee } = event.settings;
+      checkTotal(request.body.total, orderAmount(lines, orderFee));
       const outcome = await checkout.reserve({
         hold,
         lines,
         orderFee,
+        accessCode,
         currency: event.currency,
         account,
         buyer,
@@ -235,6 +253,39 @@ async function ticketAnswers(deps: HttpDeps, order: Order) {
       return { ticket, seat: info, code, qr };
     }),
   );
+}
+
+/** The hold's seats at the prices of the kinds that the buyer chose; those that he does not name are full. */
+function chosenLines(
+  { seats: chosen = [] }: { seats?: { seat: number | string; kind: string }[] },
+  event: EventRecord,
+  house: House,
+  hold: Hold,
+): OrderLine[] {
+  const kinds = new Map<SeatNo, string>();
+  for (const [i, { seat, kind }] of chosen.entries()) {
+    const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
+    const field = `/seats/${i}`;
+    if (no === undefined || !hold.seats.includes(no)) {
+      throw problem('unknown_seat', { field: `${field}/seat`, detail: 'Your hold has no such seat.' });
+    }
+    if (kinds.has(no)) {
+      throw problem('invalid_field', { field: `${field}/seat`, detail: 'The same seat is named twice.' });
+    }
+    checkKind(event, house.seats[no]!.category, kind, `${field}/kind`);
+    kinds.set(no, kind);
+  }
+  const inOrder = hold.seats.map((seat) => kinds.get(seat) ?? fullKind);
+  return linesOf(event, house, hold.seats, inOrder);
+}
+
+function checkTotal(agreed: number | undefined, amount: number): void {
+  if (amount > amountMax) {
+    throw problem('invalid_field', { field: '/seats', detail: 'So much cannot be paid at once. Order fewer seats.' });
+  }
+  if (agreed !== undefined && agreed !== amount) {
+    throw problem('price_differs', { field: '/total', extra: { amount } });
+  }
 }
 
 type Instrument = { paymentMethod: string } | { confirmationToken: string };

@@ -1,5 +1,6 @@
 import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
+import { noRights } from '../core/prices.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
@@ -19,7 +20,7 @@ import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 export function registerQueue(app: App, deps: HttpDeps): void {
-  const { credentials, joins, room, random } = deps;
+  const { credentials, joins, room, random, accessCodes } = deps;
   const visitors = createVisitors(deps);
 
   app.post(
@@ -29,7 +30,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
         tags: ['queue'],
         summary: 'Join the line',
         description:
-          'A number is drawn only when the visitor cookie comes back: without it 428 sets it. A repeat answers the same number.',
+          'A number is drawn only when the visitor cookie comes back: without it 428 sets it. A repeat answers the same number. During a presale the line is for those whose access code opens it.',
         params: EventParams,
         response: { 200: QueueTicketSchema, ...problemResponses },
       },
@@ -47,6 +48,9 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       // The place is the signed number itself: whoever brings it needs no store.
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
+      if (event.phase === 'open' && event.presale) {
+        accessCodes.demand(await accessCodes.of(request, event), event, { ...noRights, presale: true });
+      }
       // One shard, strict order, unless the event asks for more.
       const shard = shardOf(visitor, event.settings.queueShards ?? 1);
       const outcome = await joins.join(event.eventNo, shard, visitor);

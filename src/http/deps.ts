@@ -13,7 +13,7 @@ import type { MoneyOperation } from '../sales/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
-
+import type { AccessCodes } from './access-codes.ts';
 import type { AccountTokens } from './account-token.ts';
 import type { PathMeter } from './path-meter.ts';
 
@@ -44,6 +44,8 @@ export interface HttpDeps {
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
   /** Who a buyer is, by the platform that embeds the sale; absent: no event can ask for an account. */
   accountTokens?: AccountTokens;
+  /** What only holders of an access code may buy, and before the others. */
+  accessCodes: AccessCodes;
   /** Who waits before the next hold, where an event asks for that; absent: nobody. */
   cooldowns?: Cooldowns;
   /** Watches how fast the purchase path answers. */

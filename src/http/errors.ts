@@ -167,6 +167,38 @@ export const problemCodes = {
     title: 'Receipt refused',
     advice: 'This receipt is not valid for this hold in this browser.',
   },
+  // Access codes.
+  code_required: {
+    status: 403,
+    title: 'Access code needed',
+    advice: 'These tickets, or the time before the sale opens, are for those with an access code. Enter it first.',
+  },
+  code_unknown: {
+    status: 403,
+    title: 'No such access code',
+    advice: 'This event has no such access code. Check it; capitals, spaces and dashes do not matter.',
+  },
+  code_ended: {
+    status: 410,
+    title: 'Access code over',
+    advice: 'This access code is not valid any more. Ask whoever gave it to you.',
+  },
+  code_used_up: {
+    status: 409,
+    title: 'Access code used up',
+    advice:
+      'This access code was used as often as it may be. An order that ends unpaid gives its use back: try again later, or use another code.',
+  },
+  code_not_for_this: {
+    status: 403,
+    title: 'Access code for something else',
+    advice: 'Your access code does not open this. Choose what it opens, or enter another code.',
+  },
+  code_seats: {
+    status: 409,
+    title: 'Too many seats for this access code',
+    advice: 'With this access code an order may have fewer seats. Choose fewer.',
+  },
   // Orders and payment.
   unknown_order: { status: 404, title: 'No such order', advice: 'You have no order under this address.' },
   order_open: {
@@ -178,6 +210,11 @@ export const problemCodes = {
     status: 409,
     title: 'Limit reached',
     advice: 'No more seats of this event may be bought with this e-mail address.',
+  },
+  price_differs: {
+    status: 409,
+    title: 'Another price',
+    advice: 'The order would cost something else than was agreed to. Nothing was reserved; look at it again.',
   },
   declined: {
     status: 402,
@@ -243,6 +280,12 @@ export const problemCodes = {
     status: 404,
     title: 'No such exception',
     advice: 'This event has no exception of that id.',
+  },
+  unknown_code: { status: 404, title: 'No such access code', advice: 'This event has no such code or batch.' },
+  code_exists: {
+    status: 409,
+    title: 'Access codes exist',
+    advice: 'The event has the codes listed already. Nothing was made.',
   },
   unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
   unknown_refund: { status: 404, title: 'No such refund', advice: 'There is no refund under this address.' },

@@ -1,28 +1,65 @@
 import { Type } from 'typebox';
+import { amountMax, isSellable } from '../core/money.ts';
+import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
-import { freeCategories, isEventTime } from '../sales/events.ts';
+import { isEventTime } from '../sales/events.ts';
 import { partitionsMax } from '../sales/partitions.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
-import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
 import type { OrganiserDeps } from './organiser.ts';
+import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Instant = Type.String({ format: 'date-time', maxLength: 40 });
-/** Minor units: one hundred million of a two-decimal currency's cents is a million. */
-const Price = Type.Integer({ minimum: 0, maximum: 100_000_000 });
+const Price = Type.Integer({ minimum: 0, maximum: amountMax, description: 'Minor units of the currency.' });
+const CategoryName = Type.String({ maxLength: planLimits.labelLengthMax });
+const KindBody = Type.Object(
+  {
+    id: Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' }),
+    name: Type.String({ minLength: 1, maxLength: priceLimits.kindNameMax }),
+    conditions: Type.Optional(
+      Type.String({
+        maxLength: priceLimits.conditionsMax,
+        description: 'Who may take it, and what is asked for at the door.',
+      }),
+    ),
+    prices: Type.Record(CategoryName, Price, {
+      description: 'Price by category; a category that is missing is not sold to this kind.',
+    }),
+    locked: Type.Optional(Type.Boolean({ description: 'Only an access code opens it.' })),
+  },
+  { additionalProperties: false },
+);
 
 export const CreateEventBody = Type.Object({
   id: Type.Optional(Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' })),
   name: Type.String({ minLength: 1, maxLength: 200 }),
   plan: Type.String({ maxLength: 60 }),
   currency: Type.String({ pattern: '^[A-Z]{3}$' }),
-  prices: Type.Record(Type.String({ maxLength: planLimits.labelLengthMax }), Price),
+  prices: Type.Record(CategoryName, Price, { description: 'Full price by category.' }),
+  kinds: Type.Optional(
+    Type.Array(KindBody, {
+      maxItems: priceLimits.kindsMax,
+      description: 'Kinds of buyers beside `full`, such as reduced.',
+    }),
+  ),
+  lockedCategories: Type.Optional(
+    Type.Array(CategoryName, { maxItems: 500, description: 'Categories that only an access code opens.' }),
+  ),
   seatFee: Type.Optional(Price),
   orderFee: Type.Optional(Price),
   performanceAt: Type.Optional(nullable(Instant)),
   onSaleAt: Type.Optional(nullable(Instant)),
+  presaleAt: Type.Optional(
+    nullable(
+      Type.String({
+        format: 'date-time',
+        maxLength: 40,
+        description: 'From then until onSaleAt only those may buy whose access code opens the presale.',
+      }),
+    ),
+  ),
   saleEndsAt: Type.Optional(nullable(Instant)),
   holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
   holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
@@ -71,10 +108,10 @@ export async function createEvent(
   deps: Pick<OrganiserDeps, 'events' | 'random' | 'redisServers' | 'accountTokens'>,
   body: Type.Static<typeof CreateEventBody>,
 ): Promise<EventRecord> {
-  if (!Intl.supportedValuesOf('currency').includes(body.currency)) {
+  if (!isSellable(body.currency)) {
     throw problem('invalid_field', {
       field: '/currency',
-      detail: `${body.currency} is not a currency of ISO 4217.`,
+      detail: `${body.currency} is not a currency of ISO 4217 that cards are charged in.`,
     });
   }
   const performanceAt = instantOf('/performanceAt', body.performanceAt);
@@ -91,13 +128,23 @@ export async function createEvent(
       detail: 'No platform names accounts here: ONSALE_ACCOUNT_SECRET is not set.',
     });
   }
-  const { seatFee = 0, orderFee = 0 } = body;
-  const free = freeCategories(body.prices, { seatFee, orderFee });
-  if (free.length > 0) {
+  const presaleAt = instantOf('/presaleAt', body.presaleAt);
+  const late = presaleFault(presaleAt, onSaleAt);
+  if (late) throw problem('invalid_field', { field: '/presaleAt', detail: late });
+  const { seatFee = 0, orderFee = 0, lockedCategories = [] } = body;
+  const kinds: BuyerKind[] = (body.kinds ?? []).map((kind) => ({
+    ...kind,
+    name: kind.name.normalize('NFC').trim(),
+    conditions: (kind.conditions ?? '').normalize('NFC').trim(),
+  }));
+  const { currency, prices } = body;
+  const fault = priceFault({ currency, prices, settings: { seatFee, orderFee, kinds, lockedCategories } });
+  if (fault) {
+    const { place, sentence, categories } = fault;
     throw problem('invalid_field', {
-      field: '/prices',
-      detail: `Tickets that cost nothing cannot be sold: ${free.slice(0, 20).join(', ')}.`,
-      extra: { categories: free },
+      field: place,
+      detail: sentence,
+      extra: categories ? { categories } : {},
     });
   }
   const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
@@ -113,6 +160,9 @@ export async function createEvent(
     settings: {
       seatFee,
       orderFee,
+      ...(kinds.length === 0 ? {} : { kinds }),
+      ...(lockedCategories.length === 0 ? {} : { lockedCategories }),
+      ...(presaleAt === null ? {} : { presaleAt }),
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
       ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),

@@ -3,6 +3,7 @@ import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { DeclineCode } from '../payments/provider.ts';
+import { problemOfCode } from './access-codes.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
 /** The only map from refused outcomes to what HTTP says. Codes and statuses are in errors.ts. */
@@ -93,6 +94,8 @@ export function problemOfReserve(
       return problem('hold_gone');
     case 'open_order':
       return problem('order_open', { extra: { order: outcome.order } });
+    case 'code':
+      return problemOfCode(outcome.why, outcome.seatsMax);
     case 'limit':
       return problem('account_limit', {
         detail: `At most ${outcome.max} seats of this event may be bought with one e-mail address; ${outcome.used} are.`,

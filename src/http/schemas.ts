@@ -97,6 +97,7 @@ export const SeatInfoSchema = Type.Object({
   number: Type.String(),
   category: Type.String(),
   kind: Type.String(),
+  kindName: Type.Optional(Type.String({ description: 'For people; absent for full.' })),
   price: minorUnits(),
   fee: minorUnits(),
 });
@@ -129,6 +130,31 @@ export const OrderBody = Type.Object({
     name: Type.String({ maxLength: 1_000, description: '1 to 200 characters.' }),
     email: Type.String({ maxLength: 1_000, description: 'At most 254 characters.' }),
   }),
+  seats: Type.Optional(
+    Type.Array(
+      Type.Object({
+        seat: Type.Union([Type.Integer({ minimum: 0 }), Type.String({ minLength: 1, maxLength: 200 })], {
+          description: 'seat_no, or seat_guid as text.',
+        }),
+        kind: kind(),
+      }),
+      { maxItems: quantityMax },
+    ),
+  ),
+  total: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: 'What the buyer agreed to pay: another sum is refused. Minor units.',
+    }),
+  ),
+});
+export const CodeBody = Type.Object({ code: Type.String({ minLength: 1, maxLength: 100 }) });
+export const CodeSchema = Type.Object({
+  code: Type.String({ description: 'In its one form.' }),
+  categories: Type.Array(Type.String()),
+  kinds: Type.Array(Type.String()),
+  presale: Type.Boolean(),
+  seatsMax: nullable(Type.Integer({ description: 'Seats of one order; null: no limit of its own.' })),
 });
 export const PaymentBody = Type.Object({
   paymentMethod: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,200}$' })),

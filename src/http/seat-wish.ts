@@ -1,23 +1,34 @@
 import { createHash } from 'node:crypto';
 import type { PartitionNo } from '../core/hold.ts';
+import { categoriesFor, fullKind, kindsIn, noRights, type Rights, rightsNeeded } from '../core/prices.ts';
 import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
-import { fullKind, linesOf, seatInfos } from './answers.ts';
+import { linesOf, seatInfos } from './answers.ts';
 import type { SeatInfo } from './api-types.ts';
 import { problem } from './errors.ts';
 
 /** What a buyer asks for, checked against the house. */
-export type Wish =
-  | { kind: 'seats'; seats: SeatNo[] }
-  | { kind: 'best'; quantity: number; category?: string; section?: string };
+export type Wish = WishTerms &
+  (
+    | { kind: 'seats'; seats: SeatNo[] }
+    | { kind: 'best'; quantity: number; category?: string; section?: string }
+  );
+
+export interface WishTerms {
+  /** Of each seat of the hold, by ascending seat number. */
+  kinds: string[];
+  /** Categories that may be taken or offered: sold to all of these kinds, and open to this buyer. */
+  categories: readonly string[];
+}
 
 export interface WishBody {
   seats?: { seat: number | string; kind?: string }[];
   best?: { quantity: number; category?: string; section?: string; kinds?: string[] };
 }
 
-export function readWish(body: WishBody, event: EventRecord, house: House): Wish {
+/** `opened`: what this buyer's access code opens. Whether it has to open more is for `rightsOfWish`. */
+export function readWish(body: WishBody, event: EventRecord, house: House, opened: Rights = noRights): Wish {
   const { seats, best } = body;
   if ((seats === undefined) === (best === undefined)) {
     throw problem('invalid_field', {
@@ -25,12 +36,18 @@ export function readWish(body: WishBody, event: EventRecord, house: House): Wish
       detail: 'Send either seats or best.',
     });
   }
-  return seats ? namedSeats(seats, event, house) : bestWish(best!, event, house);
+  const wish = seats ? namedSeats(seats, event, house) : bestWish(best!, event, house);
+  return { ...wish, categories: categoriesFor(event, wish.kinds, opened) };
 }
 
-function namedSeats(asked: NonNullable<WishBody['seats']>, event: EventRecord, house: House): Wish {
+type Asked =
+  | Omit<Extract<Wish, { kind: 'seats' }>, 'categories'>
+  | Omit<Extract<Wish, { kind: 'best' }>, 'categories'>;
+
+function namedSeats(asked: NonNullable<WishBody['seats']>, event: EventRecord, house: House): Asked {
   const seats: SeatNo[] = [];
-  for (const [i, { seat, kind }] of asked.entries()) {
+  const kinds = new Map<SeatNo, string>();
+  for (const [i, { seat, kind = fullKind }] of asked.entries()) {
     const field = `/seats/${i}`;
     const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
     const facts = no === undefined ? undefined : house.seats[no];
@@ -41,15 +58,17 @@ function namedSeats(asked: NonNullable<WishBody['seats']>, event: EventRecord, h
     if (seats.includes(no)) {
       throw problem('invalid_field', { field: `${field}/seat`, detail: 'The same seat is named twice.' });
     }
-    checkKind(kind, `${field}/kind`);
+    checkKind(event, facts.category, kind, `${field}/kind`);
+    kinds.set(no, kind);
     seats.push(no);
   }
   checkQuantity(seats.length, event);
   checkWholeBoxes(seats, house);
-  return { kind: 'seats', seats: seats.sort((a, b) => a - b) };
+  seats.sort((a, b) => a - b);
+  return { kind: 'seats', seats, kinds: seats.map((seat) => kinds.get(seat)!) };
 }
 
-function bestWish(best: NonNullable<WishBody['best']>, event: EventRecord, house: House): Wish {
+function bestWish(best: NonNullable<WishBody['best']>, event: EventRecord, house: House): Asked {
   const { quantity, category, section, kinds = [] } = best;
   if (category !== undefined && !Object.hasOwn(event.prices, category)) {
     throw problem('invalid_field', {
@@ -60,15 +79,57 @@ function bestWish(best: NonNullable<WishBody['best']>, event: EventRecord, house
   if (section !== undefined && !house.layout.sections.some(({ id }) => id === section)) {
     throw problem('invalid_field', { field: '/best/section', detail: 'The event has no such section.' });
   }
-  for (const [i, kind] of kinds.entries()) checkKind(kind, `/best/kinds/${i}`);
+  for (const [i, kind] of kinds.entries()) checkKind(event, category, kind, `/best/kinds/${i}`);
+  if (kinds.length > quantity) {
+    throw problem('invalid_field', {
+      field: '/best/kinds',
+      detail: 'Name at most as many kinds as seats; those without one are full.',
+    });
+  }
   checkQuantity(quantity, event);
-  return { kind: 'best', quantity, category, section };
+  const all = Array.from({ length: quantity }, (_, i) => kinds[i] ?? fullKind);
+  if (!Object.keys(event.prices).some((name) => all.every((kind) => kindsIn(event, name).includes(kind)))) {
+    throw problem('invalid_field', {
+      field: '/best/kinds',
+      detail: 'No category is sold to all of these kinds.',
+    });
+  }
+  return { kind: 'best', quantity, category, section, kinds: all };
 }
 
-/** An event prices by category alone as yet: another kind of ticket would be a promise that nobody keeps. */
-function checkKind(kind: string | undefined, field: string): void {
-  if (kind === undefined || kind === fullKind) return;
-  throw problem('invalid_field', { field, detail: `The only kind of ticket is "${fullKind}".` });
+/** `category` undefined: any that is sold to that kind. */
+export function checkKind(
+  event: EventRecord,
+  category: string | undefined,
+  kind: string,
+  field: string,
+): void {
+  const categories = category === undefined ? Object.keys(event.prices) : [category];
+  const sold = [...new Set(categories.flatMap((name) => kindsIn(event, name)))];
+  if (kind === fullKind || sold.includes(kind)) return;
+  throw problem('invalid_field', { field, detail: `Sold here: ${sold.map((id) => `"${id}"`).join(', ')}.` });
+}
+
+/** What an access code has to open for this wish. */
+export function rightsOfWish(wish: Wish, event: EventRecord, house: House): Rights {
+  const presale = event.presale === true;
+  if (wish.kind === 'seats') {
+    const seats = wish.seats.map((seat, i) => ({
+      category: house.seats[seat]!.category,
+      kind: wish.kinds[i]!,
+    }));
+    return rightsNeeded(event, presale, seats);
+  }
+  // Where no category is named, nothing but locked ones may be left that are sold to these kinds.
+  const all = Object.keys(event.prices).filter((name) =>
+    wish.kinds.every((kind) => kindsIn(event, name).includes(kind)),
+  );
+  const category = wish.category ?? (wish.categories.length === 0 ? all[0]! : wish.categories[0]!);
+  return rightsNeeded(
+    event,
+    presale,
+    wish.kinds.map((kind) => ({ category, kind })),
+  );
 }
 
 function checkQuantity(quantity: number, event: EventRecord): void {
@@ -152,7 +213,8 @@ export function requestHash(wish: Wish, replaces: string | undefined): string {
     wish.kind === 'seats'
       ? { seats: wish.seats }
       : { quantity: wish.quantity, category: wish.category ?? null, section: wish.section ?? null };
+  const kinds = wish.kinds.some((kind) => kind !== fullKind) ? { kinds: wish.kinds } : {};
   return createHash('sha256')
-    .update(JSON.stringify({ ...asked, replaces: replaces ?? null }))
+    .update(JSON.stringify({ ...asked, ...kinds, replaces: replaces ?? null }))
     .digest('base64url');
 }

@@ -11,6 +11,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import { registerCodes } from './buyer-codes.ts';
 import { registerHolds } from './buyer-holds.ts';
 import { registerOrders } from './buyer-orders.ts';
 import { registerQueue } from './buyer-queue.ts';
@@ -78,6 +79,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   registerOperations(app, deps);
   registerReads(app, deps);
   registerQueue(app, deps);
+  registerCodes(app, deps);
   registerHolds(app, deps);
   registerOrders(app, deps);
   await app.register(async (scope) => registerWebhooks(scope as App, deps));

@@ -1,4 +1,5 @@
 import type { EventNo } from '../core/hold.ts';
+import { fullKind, kindsIn, priceOf } from '../core/prices.ts';
 import { knownNumbers } from '../core/watermark.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -168,8 +169,12 @@ function eventObject(
     closesAt: iso(event.saleEndsAt),
     prices: house.layout.categories.flatMap(({ name, color }) => {
       const price = event.prices[name];
-      return price === undefined ? [] : [{ category: name, color, price, fee: event.settings.seatFee }];
+      return price === undefined
+        ? []
+        : [{ category: name, color, price, fee: event.settings.seatFee, ...termsOf(event, name) }];
     }),
+    ...kindsOf(event),
+    ...(event.settings.presaleAt ? { presaleAt: new Date(event.settings.presaleAt).toISOString() } : {}),
     orderFee: event.settings.orderFee,
     limits: {
       holdSeatsMax: event.settings.holdSeatsMax,
@@ -187,10 +192,43 @@ function eventObject(
   };
 }
 
+function kindsOf({ settings: { kinds = [] } }: EventRecord): Pick<EventObject, 'kinds'> {
+  if (kinds.length === 0) return {};
+  return {
+    kinds: kinds.map(({ id, name, conditions, locked }) => ({
+      id,
+      name,
+      conditions,
+      ...(locked ? { locked: true as const } : {}),
+    })),
+  };
+}
+
+/** What is to be said of a category beside its full price. */
+function termsOf(
+  event: EventRecord,
+  category: string,
+): Pick<EventObject['prices'][number], 'kinds' | 'locked'> {
+  const kinds = kindsIn(event, category).filter((kind) => kind !== fullKind);
+  const prices = kinds.map((kind) => [kind, priceOf(event, category, kind)!] as const);
+  return {
+    ...(prices.length === 0 ? {} : { kinds: Object.fromEntries(prices) }),
+    ...(event.settings.lockedCategories?.includes(category) ? { locked: true as const } : {}),
+  };
+}
+
+/** From the cheapest to the dearest that somebody without an access code can have; with one, where there is nothing else. */
 function priceRange(event: EventRecord, counts: HouseCounts): StatusObject['priceRange'] {
-  const prices = Object.entries(event.prices)
-    .filter(([category]) => (counts.categories[category] ?? 0) > 0)
-    .map(([, price]) => price + event.settings.seatFee);
+  const { lockedCategories = [], kinds = [], seatFee } = event.settings;
+  const left = Object.keys(event.prices).filter((category) => (counts.categories[category] ?? 0) > 0);
+  const open = left.filter((category) => !lockedCategories.includes(category));
+  const offered = [fullKind, ...kinds.filter(({ locked }) => !locked).map(({ id }) => id)];
+  const prices = (open.length > 0 ? open : left).flatMap((category) =>
+    offered.flatMap((kind) => {
+      const price = priceOf(event, category, kind);
+      return price === null ? [] : [price + seatFee];
+    }),
+  );
   if (prices.length === 0) return null;
   return { min: Math.min(...prices), max: Math.max(...prices), currency: event.currency };
 }

@@ -84,7 +84,20 @@ export interface EventObject {
   performanceAt: string | null;
   opensAt: string | null;
   closesAt: string | null;
-  prices: { category: string; color: string; price: number; fee: number }[];
+  prices: {
+    category: string;
+    color: string;
+    price: number;
+    fee: number;
+    /** What it costs other kinds of buyers, by their ids; absent: it is sold to none. */
+    kinds?: Record<string, number>;
+    /** Only an access code opens it. */
+    locked?: true;
+  }[];
+  /** Kinds of buyers beside full; absent: none. */
+  kinds?: { id: string; name: string; conditions: string; locked?: true }[];
+  /** From then until `opensAt` those may buy whose access code opens the presale; absent: there is none. */
+  presaleAt?: string;
   orderFee: number;
   limits: {
     holdSeatsMax: number;

@@ -96,14 +96,6 @@ export function isEventTime(at: number): boolean {
   return at >= Date.UTC(2000, 0) && at < Date.UTC(2200, 0);
 }
 
-/** Categories whose seats would cost nothing, fees included: a payment of nothing cannot be made, so they cannot be sold. */
-export function freeCategories(
-  prices: Record<string, number>,
-  fees: { seatFee: number; orderFee: number },
-): string[] {
-  return Object.keys(prices).filter((category) => prices[category]! + fees.seatFee + fees.orderFee === 0);
-}
-
 /** How long a web process trusts what it read about an event or its modes. */
 const freshMs = 900;
 /** A move between stores takes a fraction of a second: whoever waits for its end looks again that soon. */
@@ -111,7 +103,7 @@ const movingFreshMs = 50;
 const housesMax = 20;
 
 const columns = `event_no, event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings,
-  phase, version, message, rate_ceiling, layout_hash, seat_count`;
+  phase, version, message, rate_ceiling, layout_hash, seat_count, event_in_presale(events) AS presale`;
 
 interface EventRow {
   event_no: number;
@@ -130,6 +122,7 @@ interface EventRow {
   rate_ceiling: number | null;
   layout_hash: string | null;
   seat_count: number;
+  presale: boolean;
 }
 
 export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
@@ -317,6 +310,7 @@ function recordOf(row: EventRow): EventRecord {
     rateCeiling: row.rate_ceiling,
     layoutHash: row.layout_hash,
     seatCount: row.seat_count,
+    presale: row.presale,
   };
 }
 

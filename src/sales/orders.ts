@@ -20,25 +20,34 @@ interface Answer<Result> {
 
 export async function reserveOrder(db: Db, command: ReserveCommand): Promise<ReserveOutcome> {
   assert(command.lines.length > 0 && command.lines.length <= holdLimits.seatsMax, 'an order has seats');
-  const rows = await db.query<Answer<ReserveOutcome>>(
-    'order_reserve',
-    'SELECT order_reserve($1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',
-    [
-      command.order,
-      command.hold,
-      command.event,
-      command.partition,
-      command.epoch,
-      command.deadline,
-      command.visitor,
-      command.holder,
-      command.account,
-      JSON.stringify(command.buyer),
-      JSON.stringify(command.lines),
-      command.orderFee,
-      command.currency,
-    ],
-  );
+  const { accessCode = null } = command;
+  const values = [
+    command.order,
+    command.hold,
+    command.event,
+    command.partition,
+    command.epoch,
+    command.deadline,
+    command.visitor,
+    command.holder,
+    command.account,
+    JSON.stringify(command.buyer),
+    JSON.stringify(command.lines),
+    command.orderFee,
+    command.currency,
+  ];
+  const rows =
+    accessCode === null
+      ? await db.query<Answer<ReserveOutcome>>(
+          'order_reserve',
+          'SELECT order_reserve($1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',
+          values,
+        )
+      : await db.query<Answer<ReserveOutcome>>(
+          'order_reserve_with_code',
+          'SELECT order_reserve_with_code($14, $1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',
+          [...values, accessCode],
+        );
   return rows[0]!.result;
 }
 

@@ -1,6 +1,7 @@
 import type { EventId, EventNo, Hold, Holder, HoldId, OrderId, PartitionNo, Visitor } from '../core/hold.ts';
 import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
+import type { BuyerKind } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { PaymentView, UnknownReason } from '../payments/provider.ts';
 import type { PartitionSetting } from './partitions.ts';
@@ -24,6 +25,8 @@ export interface EventRecord {
   rateCeiling: number | null;
   layoutHash: string | null;
   seatCount: number;
+  /** By Postgres's clock, when the record was read: the sale is not open to everybody yet. Absent: it is. */
+  presale?: boolean;
 }
 
 export interface EventSettings {
@@ -47,6 +50,12 @@ export interface EventSettings {
   /** Minor units, added to each seat's price and once to an order. */
   seatFee: number;
   orderFee: number;
+  /** Kinds of buyers beside `full`, with their prices; absent: none. */
+  kinds?: BuyerKind[];
+  /** Categories that only an access code opens; absent: none. */
+  lockedCategories?: string[];
+  /** Epoch ms; from then until the sale opens to everybody those may buy whose code opens the presale. Absent or null: none. */
+  presaleAt?: number | null;
   /** Fixed at publishing; absent: one partition. */
   partitions?: PartitionSetting[];
 }
@@ -85,6 +94,8 @@ export interface OrderLine {
   seat: SeatNo;
   category: string;
   kind: string;
+  /** The kind's name as it was when the order was made; absent: `full`. */
+  kindName?: string;
   price: number;
   fee: number;
 }
@@ -128,7 +139,12 @@ export interface ReserveCommand {
   lines: OrderLine[];
   orderFee: number;
   currency: string;
+  /** Id of the access code that the order needs; it has one use less while the order lives. */
+  accessCode?: string | null;
 }
+
+/** `ended`: revoked, or its time is over; `seats`: it is good for fewer seats an order; `used_up`: by others. */
+export type CodeRefusal = 'unknown' | 'ended' | 'seats' | 'used_up';
 
 export type ReserveOutcome =
   | ({ kind: 'reserved'; repeated: boolean } & Changed)
@@ -137,6 +153,8 @@ export type ReserveOutcome =
   /** The visitor has another unpaid order in this event. */
   | { kind: 'open_order'; order: OrderId }
   | { kind: 'limit'; limit: 'account'; max: number; used: number }
+  /** Its access code cannot be used (any more); nothing was done. */
+  | { kind: 'code'; why: CodeRefusal; seatsMax: number | null }
   | { kind: 'not_open'; phase: Phase }
   | { kind: 'stale' }
   | { kind: 'retry' };

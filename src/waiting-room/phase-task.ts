@@ -8,7 +8,7 @@ import type { LeaderTask } from './controller.ts';
 export type PhaseAdvance = 'advanced' | 'other_term' | 'changed' | 'not_due';
 
 /**
- * Moves an event along its schedule: open at its start, sold out when no seat is available, held or reserved, open again
+ * Moves an event along its schedule: open at its start (its presale's, if it has one), sold out when no seat is available, held or reserved, open again
  * when seats came back (W5), closed at its end. What it sees is seconds old, so it only proposes: the function decides
  * behind the event's lock whether the change is due.
  */
@@ -24,8 +24,8 @@ export function createPhaseTask(options: {
     async run({ event, term }) {
       const [row] = await db.query<{ phase: Phase; starts: boolean | null; ends: boolean | null }>(
         'phase_due',
-        `SELECT phase, on_sale_at <= clock_timestamp() AS starts, sale_ends_at <= clock_timestamp() AS ends
-         FROM events WHERE event_no = $1`,
+        `SELECT phase, event_opens_at(e) <= clock_timestamp() AS starts, sale_ends_at <= clock_timestamp() AS ends
+         FROM events e WHERE event_no = $1`,
         [event],
       );
       assert(row, `event ${event} exists`);

@@ -423,7 +423,7 @@ describe('organiser', () => {
       const plan = await call('POST', '/plans', { raw });
       assert.ok(plan.body.report.categories.some((category: { name: string }) => category.name === name));
       const id = `named-${name.replaceAll('_', '')}`;
-      const event = { id, name, plan: plan.body.plan, currency: 'EUR', prices: { Standing: 1 } };
+      const event = { id, name, plan: plan.body.plan, currency: 'EUR', prices: { Standing: 100 } };
       assert.equal((await call('POST', '/events', { body: event })).status, 201);
       const published = await call('POST', `/events/${id}/publish?acceptWarnings`);
       assert.deepEqual(

@@ -103,6 +103,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   events: forbidden('events'),
   published: reader,
   room: forbidden('room'),
+  accessCodes: forbidden('accessCodes'),
   joins: forbidden('joins'),
   arbiter: forbidden('arbiter'),
   checkout: forbidden('checkout'),
