@@ -12,6 +12,7 @@ import { registerRefundCommands } from './cli/refunds.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
 import { type StartFlags, startCommand } from './cli/start.ts';
 import { registerTicketCommands } from './cli/ticket.ts';
+import { registerWebhookCommands } from './cli/webhooks.ts';
 import { systemClock } from './runtime/clock.ts';
 import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';
@@ -111,7 +112,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
-  registerTicketCommands(program, { dataDir: () => config().dataDir, print, fail });
+  registerTicketCommands(program, { ...organising, dataDir: () => config().dataDir });
+  registerWebhookCommands(program, { ...organising, addresses: () => config().webhooks });
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 
   try {

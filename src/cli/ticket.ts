@@ -17,7 +17,9 @@ export type TicketContext = CliContext & { dataDir(): string };
 
 /** `onsale ticket …`: codes are checked here offline, and at the door with what `export` wrote. */
 export function registerTicketCommands(program: Command, context: TicketContext): void {
-  const ticket = program.command('ticket').description('Tickets: check a code, let somebody in, prepare a gate.');
+  const ticket = program
+    .command('ticket')
+    .description('Tickets: check a code, let somebody in, prepare a gate.');
   ticket
     .command('verify')
     .description(
@@ -42,7 +44,9 @@ export function registerTicketCommands(program: Command, context: TicketContext)
         const list = gateListOf({ event, asOf, publicKey: key, revoked });
         if (flags.out === undefined) return context.print(JSON.stringify(list));
         fs.writeFileSync(flags.out, `${JSON.stringify(list)}\n`);
-        context.print(`${list.revoked.length} revoked tickets of ${id}, as of ${list.asOf}, in ${flags.out}.`);
+        context.print(
+          `${list.revoked.length} revoked tickets of ${id}, as of ${list.asOf}, in ${flags.out}.`,
+        );
       }),
     );
   ticket
@@ -75,27 +79,38 @@ function verifyCommand(context: TicketContext, code: string, flags: VerifyFlags)
   const key = flags.key === undefined && gate ? gate.publicKey : publicKeyOf(context, flags.key);
   if (!key) return;
   const read = verifyTicketCode(key, code);
-  const judged = read.kind === 'valid' && gate ? judgedBy(gate.list, read) : read;
+  const judged: Judged = read.kind === 'valid' && gate ? judgedBy(gate.list, read) : read;
   const listed = gate ? { asOf: gate.list.asOf, ageMs: ageOf(gate.list, context.clock) } : undefined;
+  const age = listed
+    ? `The list is ${ageWords(listed.ageMs)} old: what was revoked since, it does not know.`
+    : '';
   if (flags.json) context.print(JSON.stringify(listed ? { ...judged, list: listed } : judged));
-  if (judged.kind === 'other_event') {
-    return context.fail(`A ticket of ours, but for another event (number ${judged.code.event}) than this list’s.`);
+  if (judged.kind !== 'valid') {
+    context.fail(refusalOf(judged, age));
+  } else if (!flags.json) {
+    const { ticket: id, event, seat } = judged.code;
+    context.print(`Valid: ticket ${id}, event number ${event}, seat_no ${seat}.`);
+    context.print(gate ? age : 'Whether it was cancelled since, a gate list tells (--revoked).');
+    context.print('Whether it was used since, only the server knows.');
   }
-  const age = listed ? `The list is ${ageWords(listed.ageMs)} old: what was revoked since, it does not know.` : '';
-  if (judged.kind === 'revoked') return context.fail(`Revoked: ticket ${judged.code.ticket} lets nobody in. ${age}`);
-  if (judged.kind !== 'valid') return context.fail(refusals[judged.kind]);
-  if (flags.json) return;
-  const { ticket: id, event, seat } = judged.code;
-  context.print(`Valid: ticket ${id}, event number ${event}, seat_no ${seat}.`);
-  context.print(gate ? age : 'Whether it was cancelled since, a gate list tells (--revoked).');
-  context.print('Whether it was used since, only the server knows.');
+}
+
+type Judged = TicketCodeRead | { kind: 'revoked' | 'other_event'; code: Valid['code'] };
+
+function refusalOf(judged: Exclude<Judged, Valid>, age: string): string {
+  if (judged.kind === 'other_event') {
+    return `A ticket of ours, but for another event (number ${judged.code.event}) than this list’s.`;
+  }
+  if (judged.kind === 'revoked') return `Revoked: ticket ${judged.code.ticket} lets nobody in. ${age}`;
+  return refusals[judged.kind];
 }
 
 type Valid = Extract<TicketCodeRead, { kind: 'valid' }>;
 
-function judgedBy(list: GateList, read: Valid): { kind: 'valid' | 'revoked' | 'other_event'; code: Valid['code'] } {
-  if (read.code.event !== list.eventNo) return { kind: 'other_event', code: read.code };
-  return { kind: list.revoked.includes(read.code.ticket) ? 'revoked' : 'valid', code: read.code };
+function judgedBy(list: GateList, read: Valid): Judged {
+  const { code } = read;
+  if (code.event !== list.eventNo) return { kind: 'other_event', code };
+  return list.revoked.includes(code.ticket) ? { kind: 'revoked', code } : read;
 }
 
 /** Undefined: it cannot be read, and that was said. */

@@ -35,7 +35,9 @@ const onHelp = `what it is told of: ${happenings.join(', ')}; all when absent`;
 export function registerWebhookCommands(program: Command, context: WebhookContext): void {
   const webhooks = program
     .command('webhooks')
-    .description('Endpoints of others that are told what happens; a running "onsale start" sends the deliveries.');
+    .description(
+      'Endpoints of others that are told what happens; a running "onsale start" sends the deliveries.',
+    );
   webhooks
     .command('list')
     .description('The endpoints, what they are owed, and which were disabled and why.')
@@ -87,7 +89,11 @@ export function registerWebhookCommands(program: Command, context: WebhookContex
     .command('rotate')
     .description('A new secret, printed this once. Those before it count on for a while.')
     .argument('<endpoint>', 'id of the endpoint')
-    .option('--keep-hours <hours>', 'how long the old ones count on', String(webhookBounds.keepMs / 3_600_000))
+    .option(
+      '--keep-hours <hours>',
+      'how long the old ones count on',
+      String(webhookBounds.keepMs / 3_600_000),
+    )
     .action((id: string, flags: { keepHours: string }) => rotateCommand(context, id, flags.keepHours));
   registerDeliveryCommands(webhooks, context);
 }
@@ -100,7 +106,8 @@ function registerDeliveryCommands(webhooks: Command, context: WebhookContext): v
     .action((id: string) =>
       withDatabase(context, async (db) => {
         const delivery = context.random.uuid();
-        if (isId(id) && (await oweTrial(db, id, delivery, cliActor))) context.print(`Delivery ${delivery} is due.`);
+        if (isId(id) && (await oweTrial(db, id, delivery, cliActor)))
+          context.print(`Delivery ${delivery} is due.`);
         else context.fail(`There is no endpoint ${id}, or it is disabled.`);
       }),
     );
@@ -170,7 +177,8 @@ async function changeCommand(
 ): Promise<void> {
   await withDatabase(context, async (db) => {
     const outcome = isId(id) ? await changeEndpoint(db, id, changes, cliActor) : { kind: 'unknown' as const };
-    if (outcome.kind === 'unknown') context.fail(`There is no endpoint ${id}; "onsale webhooks list" shows all.`);
+    if (outcome.kind === 'unknown')
+      context.fail(`There is no endpoint ${id}; "onsale webhooks list" shows all.`);
     else context.print(`Endpoint ${id} is ${done}.`);
   });
 }
@@ -192,7 +200,10 @@ async function rotateCommand(context: WebhookContext, id: string, keep: string):
 }
 
 /** Undefined: none were named. Null: one is none of ours, and that was said. */
-function happeningsIn(context: CliContext, named: string[] | undefined): WebhookHappening[] | undefined | null {
+function happeningsIn(
+  context: CliContext,
+  named: string[] | undefined,
+): WebhookHappening[] | undefined | null {
   if (named === undefined) return undefined;
   const known = happenings.filter((one) => named.includes(one));
   if (known.length === new Set(named).size) return known;

@@ -45,7 +45,10 @@ export function gateListOf(parts: {
 export function readGateList(
   text: string,
 ): { kind: 'read'; list: GateList; publicKey: KeyObject } | { kind: 'not_one'; sentence: string } {
-  const notOne = { kind: 'not_one' as const, sentence: 'This file is no gate list: "onsale ticket export" writes one.' };
+  const notOne = {
+    kind: 'not_one' as const,
+    sentence: 'This file is no gate list: "onsale ticket export" writes one.',
+  };
   if (text.length > bytesMax) return notOne;
   try {
     const list = JSON.parse(text) as GateList;

@@ -2,8 +2,8 @@ import type { KeyObject } from 'node:crypto';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { sectionNames } from '../core/section-names.ts';
 import type { SeatNo } from '../core/seat-map.ts';
+import { sectionNames } from '../core/section-names.ts';
 import { gateListOf } from '../fulfilment/gate-list.ts';
 import { type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
 import type { Db } from '../sales/db.ts';
@@ -31,7 +31,8 @@ const CheckInBody = Type.Object(
     event: Type.Optional(
       Type.String({
         maxLength: 40,
-        description: 'What is entered here. A gate always names it: without it a ticket of any event is let in.',
+        description:
+          'What is entered here. A gate always names it: without it a ticket of any event is let in.',
       }),
     ),
     gate: Type.Optional(Type.String({ minLength: 1, maxLength: entryBounds.gateLengthMax })),
@@ -101,13 +102,19 @@ export function registerOrganiserEntry(
       await requireSession(request);
       const event = await eventOf(request.params.event);
       const { gates, ...counts } = await entryCounts(db, event.eventNo);
-      return { event: event.event, ...counts, gates: gates.map((one) => ({ ...one, lastAt: iso(one.lastAt) })) };
+      return {
+        event: event.event,
+        ...counts,
+        gates: gates.map((one) => ({ ...one, lastAt: iso(one.lastAt) })),
+      };
     },
   );
 
   app.get(
     '/api/organiser/ticket-key',
-    { schema: { tags, security, summary: 'The public key that ticket codes are signed with (Ed25519, PEM)' } },
+    {
+      schema: { tags, security, summary: 'The public key that ticket codes are signed with (Ed25519, PEM)' },
+    },
     async (request) => {
       await requireSession(request);
       return { publicKey: publicKey.export({ format: 'pem', type: 'spki' }).toString() };
@@ -121,7 +128,8 @@ export function registerOrganiserEntry(
         tags,
         security,
         summary: 'For gates without a network: the public key and the tickets that were revoked',
-        description: '`asOf` says how old it is: what was revoked later is not in it. `onsale ticket verify` reads it.',
+        description:
+          '`asOf` says how old it is: what was revoked later is not in it. `onsale ticket verify` reads it.',
         params: EventParams,
       },
     },

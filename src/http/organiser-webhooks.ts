@@ -66,7 +66,8 @@ const ChangeBody = Type.Object(
     note: Type.Optional(Note),
     state: Type.Optional(
       Type.Union([Type.Literal('active'), Type.Literal('disabled')], {
-        description: 'A disabled endpoint is sent nothing; what it is owed meanwhile follows when it is active again.',
+        description:
+          'A disabled endpoint is sent nothing; what it is owed meanwhile follows when it is active again.',
       }),
     ),
   },
@@ -98,7 +99,11 @@ export function registerOrganiserWebhooks(
   registerDeliveries(root, deps, requireSession);
 }
 
-function registerEndpoints(root: FastifyInstance, deps: OrganiserWebhooksDeps, requireSession: Require): void {
+function registerEndpoints(
+  root: FastifyInstance,
+  deps: OrganiserWebhooksDeps,
+  requireSession: Require,
+): void {
   const { db, events, random } = deps;
   const app = root.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -156,7 +161,15 @@ function registerEndpoints(root: FastifyInstance, deps: OrganiserWebhooksDeps, r
 
   app.patch(
     '/api/organiser/webhooks/:endpoint',
-    { schema: { tags, security, summary: 'Change, switch off or on an endpoint', params: EndpointParams, body: ChangeBody } },
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Change, switch off or on an endpoint',
+        params: EndpointParams,
+        body: ChangeBody,
+      },
+    },
     async (request) => {
       const actor = await requireSession(request);
       if (request.body.url !== undefined) refuseUrl(request.body.url, deps.addresses);
@@ -198,7 +211,8 @@ function registerSecrets(
       schema: {
         tags,
         security,
-        summary: 'A new secret; those before it count on for a while, and each delivery is signed with all of them',
+        summary:
+          'A new secret; those before it count on for a while, and each delivery is signed with all of them',
         params: EndpointParams,
         body: RotateBody,
       },
@@ -230,7 +244,14 @@ function registerDeliveries(
 
   app.post(
     '/api/organiser/webhooks/:endpoint/trial',
-    { schema: { tags, security, summary: 'Send a delivery that says only that it is a trial', params: EndpointParams } },
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Send a delivery that says only that it is a trial',
+        params: EndpointParams,
+      },
+    },
     async (request, reply) => {
       const actor = await requireSession(request);
       const delivery = random.uuid();
@@ -264,7 +285,14 @@ function registerDeliveries(
 
   app.get(
     '/api/organiser/webhook-deliveries/:delivery',
-    { schema: { tags, security, summary: 'One delivery with its body and every attempt', params: DeliveryParams } },
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'One delivery with its body and every attempt',
+        params: DeliveryParams,
+      },
+    },
     async (request) => {
       await requireSession(request);
       const found = await findDelivery(db, request.params.delivery);

@@ -102,3 +102,7 @@ export function timeZone(text: string): Parsed<string> {
     return { problem: 'is not the name of a time zone, such as Europe/Berlin' };
   }
 }
+
+export function yesOrNo(text: string): Parsed<boolean> {
+  return text === 'yes' || text === 'no' ? { value: text === 'yes' } : { problem: 'is neither yes nor no' };
+}

@@ -14,6 +14,7 @@ import {
   trustedProxies,
   webhookSecrets,
   wholeNumber,
+  yesOrNo,
 } from './config-values.ts';
 import { fallbackDataDir } from './postgres-install.ts';
 import { projectDir } from './project-dir.ts';
@@ -72,6 +73,10 @@ export interface Config {
     readonly from: { readonly name: string; readonly address: string };
     /** IANA name: in which mails and tickets give times. */
     readonly timeZone: string;
+  };
+  readonly webhooks: {
+    /** Webhooks may go to addresses that are not on the public internet. */
+    readonly privateAllowed: boolean;
   };
   /** Allowed, but worth a sentence at start. */
   readonly warnings: readonly string[];
@@ -141,8 +146,7 @@ const variables = {
   ONSALE_EMBEDDED_REDIS: variable({
     doc: '`yes` starts a private redis-server in the data folder with the engine, as `npm run start:redis` does.',
     otherwise: 'no',
-    parse: (text) =>
-      text === 'yes' || text === 'no' ? { value: text === 'yes' } : { problem: 'is neither yes nor no' },
+    parse: yesOrNo,
   }),
   ONSALE_DATA_DIR: variable({
     doc: 'Folder for the embedded database and for the secrets that are made once.',
@@ -217,6 +221,11 @@ const variables = {
     doc: 'In which mails and tickets give times, such as Europe/Berlin. The zone is named beside each time.',
     otherwise: 'the server’s own',
     parse: timeZone,
+  }),
+  ONSALE_WEBHOOKS_PRIVATE: variable({
+    doc: '`yes` lets webhooks go to loopback, private and link-local addresses and over http: for receivers in your own network.',
+    otherwise: 'no',
+    parse: yesOrNo,
   }),
   STRIPE_SECRET_KEY: variable({
     doc: 'Stripe secret or restricted key (sk_… or rk_…). All three Stripe keys, or none.',
@@ -310,6 +319,7 @@ function assemble(values: Values): Config {
       from: values.ONSALE_MAIL_FROM ?? { name: 'Onsale', address: 'tickets@localhost' },
       timeZone: values.ONSALE_TIME_ZONE ?? new Intl.DateTimeFormat('en').resolvedOptions().timeZone,
     },
+    webhooks: { privateAllowed: values.ONSALE_WEBHOOKS_PRIVATE ?? false },
   };
   return { ...config, warnings: warningsAbout(config) };
 }

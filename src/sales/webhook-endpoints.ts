@@ -113,11 +113,18 @@ export async function makeEndpoint(
   db: Db,
   { endpoint, event, url, happenings: wanted, note, secret, actor }: NewEndpoint,
 ): Promise<{ kind: 'made'; endpoint: WebhookEndpoint } | { kind: 'too_many' }> {
-  const rows = await db.query<{ outcome: { kind: 'made'; endpoint: WebhookEndpoint } | { kind: 'too_many' } }>(
-    'webhook_endpoint_make',
-    'SELECT webhook_endpoint_make($1, $2, $3, $4, $5, $6, $7, $8) AS outcome',
-    [endpoint, event, url, wanted, note, secret, webhookBounds.endpointsMax, actor],
-  );
+  const rows = await db.query<{
+    outcome: { kind: 'made'; endpoint: WebhookEndpoint } | { kind: 'too_many' };
+  }>('webhook_endpoint_make', 'SELECT webhook_endpoint_make($1, $2, $3, $4, $5, $6, $7, $8) AS outcome', [
+    endpoint,
+    event,
+    url,
+    wanted,
+    note,
+    secret,
+    webhookBounds.endpointsMax,
+    actor,
+  ]);
   return rows[0]!.outcome;
 }
 
@@ -261,7 +268,8 @@ export interface AttemptRecord {
 }
 
 export async function recordAttempt(db: Db, went: AttemptRecord): Promise<WebhookDelivery['state'] | 'gone'> {
-  const { delivery, attempt, status, error, durationMs, gapMs, failuresMax, restMs, restMaxMs, giveUpMs } = went;
+  const { delivery, attempt, status, error, durationMs, gapMs, failuresMax, restMs, restMaxMs, giveUpMs } =
+    went;
   const rows = await db.query<{ state: WebhookDelivery['state'] | 'gone' }>(
     'webhook_went',
     'SELECT webhook_went($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS state',
