@@ -106,7 +106,8 @@ export function createReconcileReport(options: ReconcileReportOptions) {
 
   async function theirs(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
     const answer = await listed(run, signal);
-    if (answer.kind === 'unknown') return { kind: 'unanswered', detail: `${answer.reason}: ${answer.detail}` };
+    if (answer.kind === 'unknown')
+      return { kind: 'unanswered', detail: `${answer.reason}: ${answer.detail}` };
     const { payments, next } = answer;
     const orders = await moneyOfOrders(
       db,
@@ -194,9 +195,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     if (answer.kind === 'unknown' && answer.reason === 'not_found') {
       const order = await moneyOfObject(db, object);
       if (!order) return { kind: 'idle' };
-      return order.underWay
-        ? { kind: 'under_way' }
-        : { kind: 'misfit', misfit: missingThere(object, order) };
+      return order.underWay ? { kind: 'under_way' } : { kind: 'misfit', misfit: missingThere(object, order) };
     }
     return { kind: 'unanswered', detail: answer.kind === 'unknown' ? answer.reason : answer.kind };
   }

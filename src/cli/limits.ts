@@ -3,8 +3,8 @@ import { accountNamed } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
-  type AllowedBuyer,
   type Allowance,
+  type AllowedBuyer,
   allowBuyer,
   changeLimits,
   cooldownDefault,
@@ -51,7 +51,9 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     .action((id: string, flags: { json?: boolean }) => showCommand(context, id, flags));
   limits
     .command('set')
-    .description('Change the limits; what is not named stays. Orders not yet confirmed are decided by the new ones.')
+    .description(
+      'Change the limits; what is not named stays. Orders not yet confirmed are decided by the new ones.',
+    )
     .argument('<event>')
     .option('--account-seats-max <seats>', 'seats bought with one e-mail address, or "none"')
     .option('--instrument-seats-max <seats>', 'seats bought with one card, or "none"')
@@ -64,7 +66,9 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     .action((id: string, flags: SetFlags, command: Command) => setCommand(context, id, flags, command));
   limits
     .command('allow')
-    .description('Except one buyer from every limit of the event, and end a cooldown. It is in the audit log.')
+    .description(
+      'Except one buyer from every limit of the event, and end a cooldown. It is in the audit log.',
+    )
     .argument('<event>')
     .requiredOption('--reason <text>', 'why')
     .option('--account <e-mail>', 'the buyer, by e-mail address')
@@ -90,7 +94,9 @@ function showCommand(context: CliContext, id: string, flags: { json?: boolean })
     const allowances = await listAllowances(db, event.eventNo);
     const { count, cooldowns } = await listCooldowns(db, event.eventNo);
     if (flags.json) {
-      context.print(JSON.stringify({ event: id, limits, allowances, coolingCount: count, cooling: cooldowns }));
+      context.print(
+        JSON.stringify({ event: id, limits, allowances, coolingCount: count, cooling: cooldowns }),
+      );
       return;
     }
     context.print(
@@ -104,12 +110,7 @@ function showCommand(context: CliContext, id: string, flags: { json?: boolean })
   });
 }
 
-async function setCommand(
-  context: CliContext,
-  id: string,
-  flags: SetFlags,
-  command: Command,
-): Promise<void> {
+async function setCommand(context: CliContext, id: string, flags: SetFlags, command: Command): Promise<void> {
   const wrong = (sentence: string): never => command.error(sentence);
   await withEvent(context, id, async (db, _events, event) => {
     const replaces = limitsOf(event.settings);
@@ -123,8 +124,7 @@ async function setCommand(
     if (outcome.kind === 'unknown') context.fail(`There is no event ${id}.`);
     else if (outcome.kind === 'conflict')
       context.fail('Somebody changed the limits just now: look again and repeat.');
-    else
-      context.print(flags.json ? JSON.stringify(outcome.limits) : limitLines(outcome.limits).join('\n'));
+    else context.print(flags.json ? JSON.stringify(outcome.limits) : limitLines(outcome.limits).join('\n'));
   });
 }
 
@@ -174,14 +174,16 @@ async function allowCommand(
   command: Command,
 ): Promise<void> {
   const account = flags.account === undefined ? undefined : accountNamed(flags.account);
-  if (account === null) command.error('--account takes an e-mail address, or sub: and the name of an account.');
+  if (account === null)
+    command.error('--account takes an e-mail address, or sub: and the name of an account.');
   const buyers: AllowedBuyer[] = [
     ...(account ? [{ account }] : []),
     ...(flags.visitor === undefined ? [] : [{ visitor: flags.visitor }]),
     ...(flags.order === undefined ? [] : [{ order: flags.order }]),
   ];
   const [buyer] = buyers;
-  if (!buyer || buyers.length > 1) command.error('Name the buyer by one of --account, --visitor and --order.');
+  if (!buyer || buyers.length > 1)
+    command.error('Name the buyer by one of --account, --visitor and --order.');
   if (flags.order !== undefined && !uuidForm.test(flags.order)) command.error('--order takes an order’s id.');
   const reason = flags.reason.trim();
   if (reason === '' || reason.length > limitBounds.reasonLengthMax)
@@ -198,8 +200,7 @@ async function allowCommand(
       until,
     });
     if (outcome.kind === 'unknown_order') context.fail(`${id} has no order ${flags.order}.`);
-    else
-      context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
+    else context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
   });
 }
 
@@ -214,8 +215,7 @@ function endCommand(
       ? await endAllowance(db, { event: event.eventNo, allowance, actor: cliActor })
       : { kind: 'unknown' as const };
     if (outcome.kind === 'unknown') context.fail(`${id} has no exception ${allowance}.`);
-    else
-      context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
+    else context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
   });
 }
 
@@ -233,7 +233,9 @@ function limitLines({ accountSeatsMax, instrumentSeatsMax, cooldown }: EventLimi
 }
 
 function allowanceText(one: Allowance): string {
-  const whom = [one.account, one.visitor === null ? null : `browser ${one.visitor}`].filter((name) => name !== null);
+  const whom = [one.account, one.visitor === null ? null : `browser ${one.visitor}`].filter(
+    (name) => name !== null,
+  );
   const at = (ms: number) => new Date(ms).toISOString();
   const term =
     one.endedAt !== null

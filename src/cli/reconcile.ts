@@ -3,7 +3,11 @@ import path from 'node:path';
 import type { Command } from 'commander';
 import { type Runtime, stripeProvider } from '../app.ts';
 import { handOverTo } from '../app-limits.ts';
-import { createReconcileReport, type ReconcileOutcome, reconcileSchedule } from '../checkout/reconcile-report.ts';
+import {
+  createReconcileReport,
+  type ReconcileOutcome,
+  reconcileSchedule,
+} from '../checkout/reconcile-report.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Db } from '../sales/db.ts';
@@ -85,7 +89,8 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
       owner: `cli/${random.uuid()}`,
     });
     const outcome = await report.onDemand({ from, to }, ({ step, counts }) => {
-      if (!flags.json) context.say(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
+      if (!flags.json)
+        context.say(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
     });
     const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
     tell(context, flags, outcome, ambiguous);
@@ -134,7 +139,8 @@ async function listCommand(context: ReconcileContext, flags: Flags): Promise<voi
   await withDb(context, async (db) => {
     const findings = await openFindings(db, listedMax);
     if (flags.json) context.print(JSON.stringify({ findings }));
-    else context.print(findings.length === 0 ? 'Nothing is on the list.' : findings.map(findingText).join('\n'));
+    else
+      context.print(findings.length === 0 ? 'Nothing is on the list.' : findings.map(findingText).join('\n'));
     if (findings.length > 0) context.fail(`${findings.length} on the list.`);
   });
 }
@@ -170,6 +176,10 @@ function providerOf({ payments, dataDir }: Config, runtime: Runtime): PaymentPro
   const port = fs.existsSync(portFile) ? Number(fs.readFileSync(portFile, 'utf8')) : 0;
   if (!(port > 0)) return null;
   // It takes no webhooks, so any secret serves.
-  const local = { secretKey: 'sk_test_simulator', webhookSecrets: ['unused'], apiBase: `http://127.0.0.1:${port}` };
+  const local = {
+    secretKey: 'sk_test_simulator',
+    webhookSecrets: ['unused'],
+    apiBase: `http://127.0.0.1:${port}`,
+  };
   return stripeProvider(local, runtime);
 }

@@ -5,8 +5,8 @@ import { accountNamed } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
-  type AllowedBuyer,
   type Allowance,
+  type AllowedBuyer,
   allowBuyer,
   changeLimits,
   cooldownFault,
@@ -15,7 +15,13 @@ import {
   limitsOf,
   listAllowances,
 } from '../sales/limits.ts';
-import { type Finding, lastRun, openFindings, settledFindings, settleFinding } from '../sales/reconcile-findings.ts';
+import {
+  type Finding,
+  lastRun,
+  openFindings,
+  settledFindings,
+  settleFinding,
+} from '../sales/reconcile-findings.ts';
 import type { CooldownRule, EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
@@ -63,9 +69,18 @@ const LimitsBody = Type.Object(
 
 const AllowanceBody = Type.Object(
   {
-    account: Type.Optional(Type.String({ minLength: 3, maxLength: 254, description: 'E-mail address, or sub: and your platform’s name of the account.' })),
+    account: Type.Optional(
+      Type.String({
+        minLength: 3,
+        maxLength: 254,
+        description: 'E-mail address, or sub: and your platform’s name of the account.',
+      }),
+    ),
     visitor: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{22}$', description: 'The reference that the buyer’s page shows.' }),
+      Type.String({
+        pattern: '^[A-Za-z0-9_-]{22}$',
+        description: 'The reference that the buyer’s page shows.',
+      }),
     ),
     order: Type.Optional(Type.String({ pattern: uuidPattern, description: 'Any order of the buyer’s.' })),
     reason: Type.String({ minLength: 1, maxLength: reasonLengthMax }),

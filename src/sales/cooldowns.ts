@@ -1,4 +1,4 @@
-import type { EventNo, Hold, HoldId, Holder, Visitor } from '../core/hold.ts';
+import type { EventNo, Hold, Holder, HoldId, Visitor } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Db } from './db.ts';
@@ -62,7 +62,8 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   const stopping = new AbortController();
   let running: Promise<unknown> | undefined;
 
-  const keyOf = (event: EventNo, kind: 'visitor' | 'account', subject: string) => `${event}/${kind}/${subject}`;
+  const keyOf = (event: EventNo, kind: 'visitor' | 'account', subject: string) =>
+    `${event}/${kind}/${subject}`;
 
   function find(event: EventNo, kind: 'visitor' | 'account', subject: string): Cooldown | null {
     const key = keyOf(event, kind, subject);
@@ -168,10 +169,7 @@ interface CooldownRow {
 }
 
 /** Those that changed since then (epoch ms by Postgres's clock), or all that are in force; with the time of the reading. */
-async function changedCooldowns(
-  db: Db,
-  since: number | null,
-): Promise<{ at: number; rows: CooldownRow[] }> {
+async function changedCooldowns(db: Db, since: number | null): Promise<{ at: number; rows: CooldownRow[] }> {
   // The time comes even without a row. Two statements, so that each finds its index.
   const [name, which, values] =
     since === null
@@ -225,7 +223,13 @@ export async function listCooldowns(
   event: EventNo,
   limit = 200,
 ): Promise<{ count: number; cooldowns: { kind: string; subject: string; until: number; unpaid: number }[] }> {
-  const rows = await db.query<{ count: number; kind: string; subject: string; until: number; unpaid: number }>(
+  const rows = await db.query<{
+    count: number;
+    kind: string;
+    subject: string;
+    until: number;
+    unpaid: number;
+  }>(
     'cooldowns_list',
     `SELECT count(*) OVER () AS count, kind, subject, epoch_ms(until) AS until, unpaid FROM cooldowns
      WHERE event_no = $1 AND until > clock_timestamp() ORDER BY until DESC LIMIT $2`,

@@ -20,7 +20,11 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   const { event, epoch } = await stageEvent(database, { settings: { cooldown } });
 
   /** A hold that was granted five minutes ago and ends now, with what became of it. */
-  async function ended(visitor: string, became?: { state: string; reason?: string }, account?: string): Promise<void> {
+  async function ended(
+    visitor: string,
+    became?: { state: string; reason?: string },
+    account?: string,
+  ): Promise<void> {
     const hold = randomUUID();
     await database.query(
       `INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
@@ -67,15 +71,23 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
 
   await ended('open', { state: 'reserved' });
   assert.deepEqual(await of('open'), [null, 0]);
-  const [waits] = await database.query(`SELECT ends_at > now() AS later FROM hold_ends WHERE visitor = 'open'`);
+  const [waits] = await database.query(
+    `SELECT ends_at > now() AS later FROM hold_ends WHERE visitor = 'open'`,
+  );
   assert.equal(waits.later, true, 'an order that is not paid yet is looked at after its deadline');
 
   await ended('one browser', undefined, 'known account');
   await ended('another browser', undefined, 'known account');
-  assert.deepEqual(await of('known account', 'account'), [60, 2], 'where the account is known before holding');
+  assert.deepEqual(
+    await of('known account', 'account'),
+    [60, 2],
+    'where the account is known before holding',
+  );
 
   await ended('long ago');
-  await database.query(`UPDATE cooldowns SET last_at = now() - interval '2 hours' WHERE subject = 'long ago'`);
+  await database.query(
+    `UPDATE cooldowns SET last_at = now() - interval '2 hours' WHERE subject = 'long ago'`,
+  );
   await ended('long ago');
   assert.deepEqual(await of('long ago'), [null, 1], 'a quiet time forgets');
 
@@ -98,7 +110,9 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   book.released(event, quick.hold);
   book.released(event, late.hold);
   await book.stop();
-  const noted = await database.query(`SELECT hold_id, ends_at <= now() AS over FROM hold_ends WHERE visitor = 'noted'`);
+  const noted = await database.query(
+    `SELECT hold_id, ends_at <= now() AS over FROM hold_ends WHERE visitor = 'noted'`,
+  );
   assert.deepEqual(
     Object.fromEntries(noted.map((row) => [row.hold_id, row.over])),
     { [swapped.hold]: false, [late.hold]: true },

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHmac } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
 import { startTestApp, type TestApp, testScope } from '../support/app.ts';
 import type { TestBuyer } from '../support/buyer.ts';
@@ -21,12 +21,11 @@ describe('an event that asks for an account before seats are held', () => {
     const text = `${part({ alg: 'HS256' })}.${part({ sub, aud: app.event, exp })}`;
     return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
   }
-  let keys = 0;
   const hold = (buyer: TestBuyer, seats: number[], account?: string) =>
     buyer.post(
       `/api/events/${app.event}/holds`,
       { pass: buyer.pass, account, seats: seats.map((seat) => ({ seat })) },
-      { 'idempotency-key': `key-${(keys += 1)}` },
+      { 'idempotency-key': randomUUID() },
     );
 
   test('S7: the browsers of one account hold no more together than the event allows, also when they ask at once', async () => {

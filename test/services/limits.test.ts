@@ -151,7 +151,9 @@ test('P7: an exception lifts the limits for its buyer alone, however he is named
       [false, 'second organiser'],
     ],
   );
-  const log = await database.query('SELECT actor, action FROM audit_log WHERE event_no = $1 ORDER BY entry', [event]);
+  const log = await database.query('SELECT actor, action FROM audit_log WHERE event_no = $1 ORDER BY entry', [
+    event,
+  ]);
   assert.deepEqual(
     log.map(({ actor, action }) => `${actor}: ${action}`),
     ['organiser: limits_allow', 'second organiser: limits_disallow', 'organiser: limits_allow'],

@@ -90,7 +90,10 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   });
   const hidden = lost.providerObject!;
   const rename = async (to: string, was: string) => {
-    await database.query('UPDATE money_operations SET provider_object = $1 WHERE provider_object = $2', [to, was]);
+    await database.query('UPDATE money_operations SET provider_object = $1 WHERE provider_object = $2', [
+      to,
+      was,
+    ]);
     await database.query('UPDATE orders SET provider_object = $1 WHERE provider_object = $2', [to, was]);
   };
   await rename('pi_nowhere', hidden);
@@ -106,7 +109,10 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   assert.deepEqual(kindsOf(found), expected);
   // Only what names our orders is told to the saga, which has its own rules for it.
   const told = await database.query(`SELECT object FROM provider_events WHERE type = 'reconcile' ORDER BY 1`);
-  assert.deepEqual(told.map(({ object }) => object), [hidden, second].sort());
+  assert.deepEqual(
+    told.map(({ object }) => object),
+    [hidden, second].sort(),
+  );
   assert.deepEqual(kindsOf(await compare()), expected, 'the same again, once each');
 
   await rename(hidden, 'pi_nowhere');
@@ -114,7 +120,9 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   const note = 'the bar’s own till';
   assert.ok(await settleFinding(desk.db, { finding: bars.finding, actor: 'organiser', note }));
   assert.equal(await settleFinding(desk.db, { finding: 987_654, actor: 'organiser', note }), false);
-  const left = expected.filter((one) => ![bar, hidden, 'pi_nowhere'].some((subject) => one.endsWith(subject)));
+  const left = expected.filter(
+    (one) => ![bar, hidden, 'pi_nowhere'].some((subject) => one.endsWith(subject)),
+  );
   const again = kindsOf(await compare());
   // The saga may have cancelled the second payment of the paid order by now.
   assert.deepEqual(
@@ -157,7 +165,11 @@ test('a window holds what was opened in it; a look that comes to nothing is no f
 });
 
 test('a run goes on where it was left, by one process at a time; a scheduled one comes when it is due', async () => {
-  const all = await simulator.provider.list({ createdFrom: from, createdTo: Date.now() + 60_000, cursor: null });
+  const all = await simulator.provider.list({
+    createdFrom: from,
+    createdTo: Date.now() + 60_000,
+    cursor: null,
+  });
   assert.ok(all.kind === 'page');
   let asked = 0;
   /** Pages of two; the third call finds nobody. */
@@ -186,10 +198,14 @@ test('a run goes on where it was left, by one process at a time; a scheduled one
   const resumed = await dueRun(desk.db, 'second', when);
   assert.equal(resumed?.run, run.run);
   asked = 0;
-  const done = await createReconcileReport({ ...parts, provider: paging(100), owner: 'second' }).compare(resumed!);
+  const done = await createReconcileReport({ ...parts, provider: paging(100), owner: 'second' }).compare(
+    resumed!,
+  );
   assert.equal(done.kind, 'compared');
   assert.equal(done.run.counts.payments, all.payments.length, 'each was read once');
-  const late = await createReconcileReport({ ...parts, provider: paging(100), owner: 'first' }).compare(broken.run);
+  const late = await createReconcileReport({ ...parts, provider: paging(100), owner: 'first' }).compare(
+    broken.run,
+  );
   assert.equal(late.kind, 'taken', 'the first has lost it');
   assert.equal(await dueRun(desk.db, 'second', when), null, 'the next one comes a quarter of an hour later');
   assert.ok(await dueRun(desk.db, 'second', { ...when, everyMs: 0 }));

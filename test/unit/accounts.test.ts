@@ -5,7 +5,12 @@ import { accountOf } from '../../src/sales/accounts.ts';
 
 test('P7: the spellings of one mailbox are one account', () => {
   const spellings: Record<string, string[]> = {
-    'anna.b@example.org': ['Anna.B@Example.ORG', ' anna.b@example.org ', 'anna.b+2@example.org', 'ａｎｎａ.b@example.org'],
+    'anna.b@example.org': [
+      'Anna.B@Example.ORG',
+      ' anna.b@example.org ',
+      'anna.b+2@example.org',
+      'ａｎｎａ.b@example.org',
+    ],
     'x@xn--exmple-cua.org': ['x@exämple.org', 'X@EXÄMPLE.org', 'x@xn--exmple-cua.org', 'x+y+z@exämple.org'],
     'annab@gmail.com': ['a.n.n.a.b@gmail.com', 'Anna.B+tickets@googlemail.com'],
     // Not a tag: nothing stands before it.

@@ -36,9 +36,7 @@ export function Reconcile() {
       {!answer && <p class="pulse">{texts.loading}</p>}
       {answer && (
         <p>
-          {last?.finishedAt
-            ? words.last(dateTime(last.finishedAt), last.counts.payments ?? 0)
-            : words.notYet}{' '}
+          {last?.finishedAt ? words.last(dateTime(last.finishedAt), last.counts.payments ?? 0) : words.notYet}{' '}
           {answer.findings.length === 0 && last && words.none}
         </p>
       )}
