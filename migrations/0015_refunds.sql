@@ -14,7 +14,9 @@ CREATE TABLE refunds (
   reason       text NOT NULL,
   fees_kept    bigint NOT NULL,              -- of its tickets' fees: not given back
   order_fee    bigint NOT NULL,              -- of the order's fee: given back
-  goodwill     bigint NOT NULL,              -- on top, what rounding to a sum that can be paid adds included
+  -- On top, what rounding to a sum that can be paid adds included. Negative: goodwill that was given before is counted
+  -- towards it, because no more is left.
+  goodwill     bigint NOT NULL,
   amount       bigint NOT NULL,
   currency     char(3) NOT NULL,
   -- Of the last attempt: 'pending': accepted, the provider or the bank is at it. 'failed': the money is still owed.
@@ -24,7 +26,7 @@ CREATE TABLE refunds (
   retry_asked  timestamptz,                  -- failed, and to be tried again by the event's run
   created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   updated_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-  CHECK (fees_kept >= 0 AND order_fee >= 0 AND goodwill >= 0 AND amount >= 0)
+  CHECK (fees_kept >= 0 AND order_fee >= 0 AND amount >= 0)
 );
 CREATE UNIQUE INDEX refunds_request ON refunds (order_id, request_key) WHERE request_key IS NOT NULL;
 CREATE INDEX refunds_event ON refunds (event_no, state);
@@ -93,6 +95,7 @@ $$;
 -- seats free or blocked, all in the step that also writes the first attempt. Only of a paid order, so never beside a capture.
 --   p_tickets  NULL: all that are valid. '{}': none, a sum of goodwill alone
 --   p_fees     'returned': the tickets' fees too, and the order's when no ticket stays valid. 'kept': neither
+--   p_goodwill more than is left is refused; without it at most what is left is given back, which earlier goodwill made less
 --   p_step     an amount is given back only in multiples of it (minor units); what rounding up adds counts as goodwill
 CREATE FUNCTION refund_make(
   p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text,
@@ -139,10 +142,10 @@ BEGIN
   r.request_key := p_request_key; r.request := p_request; r.actor := p_actor; r.reason := p_reason; r.currency := o.currency;
   r.fees_kept := CASE WHEN p_fees = 'kept' THEN v_fees ELSE 0 END;
   r.order_fee := CASE WHEN p_fees = 'returned' AND v_all THEN o.order_fee - v_fee_given ELSE 0 END;
-  r.goodwill := p_goodwill;
-  r.amount := v_prices + v_fees - r.fees_kept + r.order_fee + r.goodwill;
-  r.goodwill := r.goodwill + (p_step - r.amount % p_step) % p_step;
+  r.amount := v_prices + v_fees - r.fees_kept + r.order_fee + p_goodwill;
   r.amount := r.amount + (p_step - r.amount % p_step) % p_step;
+  IF p_goodwill = 0 THEN r.amount := least(r.amount, v_left); END IF;
+  r.goodwill := r.amount - (v_prices + v_fees - r.fees_kept + r.order_fee);
   IF r.amount > v_left THEN RETURN jsonb_build_object('kind', 'too_much', 'amount', r.amount, 'most', v_left); END IF;
   IF r.amount = 0 AND v_wanted = '{}' THEN RETURN '{"kind":"nothing"}'; END IF;
   r.state := CASE WHEN r.amount = 0 THEN 'done' ELSE 'open' END;
@@ -312,14 +315,16 @@ CREATE FUNCTION cancellation_preview(p_event integer, p_fees text) RETURNS jsonb
   SELECT jsonb_build_object(
     'orders', count(*) FILTER (WHERE o.state IN ('confirmed','paid')),
     'tickets', coalesce(sum(t.n) FILTER (WHERE o.state IN ('confirmed','paid')), 0),
-    'amount', coalesce(sum(t.prices + CASE WHEN p_fees = 'returned' THEN t.fees + o.order_fee - coalesce(f.given, 0) ELSE 0 END)
-                       FILTER (WHERE o.state IN ('confirmed','paid')), 0),
+    'amount', coalesce(sum(least(o.amount - coalesce(f.refunded, 0),
+                t.prices + CASE WHEN p_fees = 'returned' THEN t.fees + o.order_fee - coalesce(f.given, 0) ELSE 0 END))
+              FILTER (WHERE o.state IN ('confirmed','paid')), 0),
     'unpaidOrders', count(*) FILTER (WHERE o.state IN ('reserved','authorised','voiding')),
     'currency', (SELECT currency FROM events WHERE event_no = p_event))
   FROM orders o
     LEFT JOIN (SELECT order_id, count(*) AS n, sum(price) AS prices, sum(fee) AS fees FROM tickets
                WHERE event_no = p_event AND status = 'sold' GROUP BY order_id) t USING (order_id)
-    LEFT JOIN (SELECT order_id, sum(order_fee) AS given FROM refunds WHERE event_no = p_event GROUP BY order_id) f USING (order_id)
+    LEFT JOIN (SELECT order_id, sum(order_fee) AS given, sum(amount) AS refunded FROM refunds
+               WHERE event_no = p_event GROUP BY order_id) f USING (order_id)
   WHERE o.event_no = p_event AND o.state IN ('reserved','authorised','voiding','confirmed','paid')
 $$;
 

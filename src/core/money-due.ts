@@ -19,7 +19,7 @@ export interface GivenBack {
   feesKept: number;
   /** Of the order's fee: given back. */
   orderFee: number;
-  /** On top of what its tickets came to. */
+  /** On top of what its tickets came to; negative: what was given before is counted towards it. */
   goodwill: number;
   /** All of it: what leaves the account. */
   amount: number;
@@ -87,7 +87,8 @@ export function leftOf(order: PaidOrder): number {
 
 /**
  * What a refund would do. `step`: sums leave only in multiples of it (`stepOf`); this is the one place that rounds, up and
- * so in the buyer's favour, and what that adds is goodwill. It never exceeds what is left, which is a multiple itself.
+ * so in the buyer's favour, and what that adds is goodwill. Tickets alone never come to more than what is left, which earlier
+ * goodwill made less: so an order can always be refunded to its end.
  */
 export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): RefundDecision {
   const { goodwill } = wish;
@@ -102,12 +103,13 @@ export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): 
   const feesKept = wish.fees === 'kept' ? fees : 0;
   const given = sum(order.refunds.map((refund) => refund.orderFee));
   const orderFee = wish.fees === 'returned' && last ? order.orderFee - given : 0;
-  const exact = sum(wanted.map(({ price }) => price)) + fees - feesKept + orderFee + goodwill;
-  const rounding = (step - (exact % step)) % step;
-  const amount = exact + rounding;
+  const ofTickets = sum(wanted.map(({ price }) => price)) + fees - feesKept + orderFee;
+  const exact = ofTickets + goodwill;
+  const rounded = exact + ((step - (exact % step)) % step);
   const most = leftOf(order);
+  const amount = goodwill === 0 ? Math.min(rounded, most) : rounded;
   if (amount > most) return { kind: 'too_much', amount, most };
   if (amount === 0 && wanted.length === 0) return { kind: 'nothing' };
   const tickets = wanted.map(({ ticket }) => ticket);
-  return { kind: 'refund', tickets, last, feesKept, orderFee, goodwill: goodwill + rounding, amount };
+  return { kind: 'refund', tickets, last, feesKept, orderFee, goodwill: amount - ofTickets, amount };
 }

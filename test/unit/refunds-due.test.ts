@@ -71,6 +71,14 @@ test('P8: a ticket is refunded once, and never more than was taken', () => {
   assert.throws(() => decideRefund(bought, { tickets: [], fees: 'kept', goodwill: -1 }, 1));
 });
 
+test('P8: goodwill that was given counts towards the rest: an order can be refunded to its end', () => {
+  const sorry = after(order([5000, 3000], 250, 100), { tickets: [], fees: 'kept', goodwill: 700 });
+  const rest = decideRefund(sorry, { tickets: 'all', fees: 'returned', goodwill: 0 }, 1);
+  assert.ok(rest.kind === 'refund');
+  assert.deepEqual([rest.amount, rest.goodwill], [7900, -700]);
+  assert.equal(dueOf(after(sorry, { tickets: 'all', fees: 'returned', goodwill: 0 })), 0);
+});
+
 test('P8: a sum that the currency cannot pay is rounded up; what that adds is goodwill', () => {
   const dinars = order([1234, 1236], 0, 0);
   const one = decideRefund(dinars, { tickets: ['t0'], fees: 'returned', goodwill: 0 }, stepOf('KWD'));
@@ -112,10 +120,12 @@ test('P8: after any refunds, in any currency: captured − refunded is what is d
           assert.equal(captured - refunded, dueOf(now));
           assert.equal(leftOf(now), captured - refunded);
           assert.ok(leftOf(now) >= 0, 'nothing is given back that was not taken');
+          const rest = decideRefund(now, { tickets: 'all', fees: 'returned', goodwill: 0 }, step);
+          assert.notEqual(rest.kind, 'too_much', 'what is left can always be given back');
           assert.equal(refunded % step, 0, 'only sums that the currency can pay leave');
-          for (const { feesKept, orderFee: given, goodwill, amount } of now.refunds) {
+          for (const { feesKept, orderFee: given, amount } of now.refunds) {
             assert.ok(
-              [feesKept, given, goodwill, amount].every((one) => Number.isSafeInteger(one) && one >= 0),
+              [feesKept, given, amount].every((one) => Number.isSafeInteger(one) && one >= 0),
             );
           }
           const feeGiven = now.refunds.reduce((total, refund) => total + refund.orderFee, 0);
