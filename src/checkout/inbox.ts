@@ -96,7 +96,9 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
       return;
     }
     const dueMs =
-      verdict === 'later' ? gapOf(againMs, againMaxMs, attempts) : gapOf(unknownMs, unknownMaxMs, attempts, 4);
+      verdict === 'later'
+        ? gapOf(againMs, againMaxMs, attempts)
+        : gapOf(unknownMs, unknownMaxMs, attempts, 4);
     await record.eventsAgain(events, dueMs);
     pass.again += events.length;
   }

@@ -58,7 +58,8 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     }
     if (step.kind === 'late' && orGone) step = await say({ kind: 'gone' });
     const { kind } = step;
-    if (kind !== 'late' && order.state === 'closed') log.info({ order: order.order, kind }, 'money came late');
+    if (kind !== 'late' && order.state === 'closed')
+      log.info({ order: order.order, kind }, 'money came late');
     return step;
   }
 
@@ -95,7 +96,9 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
   }
 
   /** A store that does not answer decides nothing. */
-  async function reach<Outcome>(call: () => Promise<Outcome>): Promise<Outcome | { kind: 'retry'; afterMs: number }> {
+  async function reach<Outcome>(
+    call: () => Promise<Outcome>,
+  ): Promise<Outcome | { kind: 'retry'; afterMs: number }> {
     try {
       return await call();
     } catch (error) {

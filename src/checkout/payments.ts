@@ -270,7 +270,8 @@ export function createPayments(options: PaymentsOptions): Payments {
 
   /** Authorised although its deadline ended it: an authorisation goes on by itself, a closed order's object by its last one. */
   async function cameLate({ order, operation }: Standing, view: PaymentView): Promise<Standing | null> {
-    if (operation.kind === 'authorise') return order.state === 'reserved' ? seen({ order, operation }, view) : null;
+    if (operation.kind === 'authorise')
+      return order.state === 'reserved' ? seen({ order, operation }, view) : null;
     if (order.state !== 'closed' || operation.attempts > lateTriesMax) return null;
     const last = (await record.operationsOf(order.order)).filter(({ kind }) => kind === 'authorise').at(-1);
     if (last?.providerObject !== view.object) return null;
@@ -318,7 +319,13 @@ export function createPayments(options: PaymentsOptions): Payments {
     const order = await record.findOrder(view.reference);
     if (!order) return 'unknown';
     const ids = newIds(order.order, 'stray');
-    const command = { order: order.order, object, fits: fits(view, order), ...ids, endKey: newEndKey(order.order) };
+    const command = {
+      order: order.order,
+      object,
+      fits: fits(view, order),
+      ...ids,
+      endKey: newEndKey(order.order),
+    };
     const outcome = await surely(() => record.stray(command, claimOf));
     switch (outcome.kind) {
       case 'known':

@@ -127,9 +127,7 @@ export function createSteps({ record, clock, random, owner, decided }: StepsOpti
 
 /** P6: whose payment this is, how much, and in what currency, all as we wrote them down before. */
 export function believed(view: PaymentView, order: Order): boolean {
-  return (
-    fits(view, order) && (order.providerObject === null || view.object === order.providerObject)
-  );
+  return fits(view, order) && (order.providerObject === null || view.object === order.providerObject);
 }
 
 /** The same of an object that may be another one than the order knows. */

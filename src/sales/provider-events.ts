@@ -11,8 +11,8 @@ export async function storeProviderEvent(
   const rows = await db.query<{ id: string }>(
     'provider_event_store',
     `INSERT INTO provider_events (provider_event_id, type, object, due_at, processed_at, note)
-     SELECT $1, $2, $3, CASE WHEN $3 IS NOT NULL THEN at END, CASE WHEN $3 IS NULL THEN at END,
-            CASE WHEN $3 IS NULL THEN 'no_payment' END
+     SELECT $1, $2, $3::text, CASE WHEN $3::text IS NOT NULL THEN at END, CASE WHEN $3::text IS NULL THEN at END,
+            CASE WHEN $3::text IS NULL THEN 'no_payment' END
      FROM (SELECT clock_timestamp() AS at) now
      ON CONFLICT (provider_event_id) DO NOTHING RETURNING provider_event_id AS id`,
     [event.id, event.type, event.object],
@@ -21,11 +21,11 @@ export async function storeProviderEvent(
 }
 
 export async function claimProviderEvents(db: Db, claim: Claim & { limit: number }): Promise<ObjectEvents[]> {
-  return db.query<ObjectEvents>(
-    'provider_events_claim',
-    'SELECT * FROM provider_events_claim($1, $2, $3)',
-    [claim.owner, claim.limit, claim.leaseMs],
-  );
+  return db.query<ObjectEvents>('provider_events_claim', 'SELECT * FROM provider_events_claim($1, $2, $3)', [
+    claim.owner,
+    claim.limit,
+    claim.leaseMs,
+  ]);
 }
 
 export async function providerEventsProcessed(db: Db, ids: string[], note: EventsNote | null): Promise<void> {

@@ -10,6 +10,7 @@ import { claim, inPostgres, inProcess, reserveHold, type Stage, viewOf } from '.
 type Step = { do: (typeof acts)[number]; n: number; m: number };
 const acts = [
   ...(Array(14).fill('advance') as 'advance'[]),
+  ...(Array(8).fill('belate') as 'belate'[]),
   'reserve',
   'reserve',
   'open',
@@ -71,6 +72,12 @@ async function run(stage: Stage, step: Step, made: MoneyOperation[], index: numb
       if (next.operation) return onOperation(stage, { ...step, do: next.do }, next.operation, key);
       return run(stage, { ...step, do: next.do, m: 1 }, made, index);
     }
+    case 'belate': {
+      const next = await nextToLate(record, order);
+      if (next.operation) return onOperation(stage, { ...step, do: next.do }, next.operation, key);
+      if (next.do === 'expire') await stage.later(601_000);
+      return run(stage, { ...step, do: next.do, m: 1 }, made, index);
+    }
     case 'reserve':
       return reserveHold(stage, step.n);
     case 'abandon':
@@ -114,14 +121,20 @@ async function run(stage: Stage, step: Step, made: MoneyOperation[], index: numb
       if (step.n % 2) await record.eventsAgain(ids, step.m % 2 ? 0 : 60_000);
       else await record.eventsProcessed(ids, step.m % 2 ? 'unknown_object' : null);
       return claimed
-        .map(({ object, order: of, events, attempts }) => ({ operation: object, of, attempts, events: events.sort() }))
+        .map(({ object, order: of, events, attempts }) => ({
+          operation: object,
+          of,
+          attempts,
+          events: events.sort(),
+        }))
         .sort((a, b) => a.operation.localeCompare(b.operation));
     }
-    case 'stray':
-      return record.stray(
-        { order, object: `stray ${event} ${step.m % 3}`, fits: step.m % 2 === 0, operation: id, key, endKey: `${key} end` },
-        claim,
-      );
+    case 'stray': {
+      const own = (await record.findOrder(order))?.providerObject;
+      const object = own && step.m % 3 === 0 ? own : `stray ${event} ${step.m % 3}`;
+      const fits = step.m % 2 === 0;
+      return record.stray({ order, object, fits, operation: id, key, endKey: `${key} end` }, claim);
+    }
     default:
       return operation ? onOperation(stage, step, operation, key) : null;
   }
@@ -141,6 +154,20 @@ async function nextOf(
   if (last.state === 'ending') return { do: 'voided', operation: last };
   const answered = { open: 'opened', authorise: 'authorised', capture: 'captured', refund: 'find' } as const;
   return { do: answered[last.kind], operation: last };
+}
+
+/** The next step towards an order that was refused, as far as we know, closed at its deadline, and whose money comes then. */
+async function nextToLate(
+  record: SalesRecord,
+  id: string,
+): Promise<{ do: Step['do']; operation?: MoneyOperation }> {
+  const order = await record.findOrder(id);
+  const tries = order ? (await record.operationsOf(id)).filter(({ kind }) => kind === 'authorise') : [];
+  const last = tries.at(-1);
+  if (order?.state === 'reserved' && last?.state === 'open') return { do: 'refused', operation: last };
+  if (order?.state === 'reserved' && last?.state === 'refused') return { do: 'expire' };
+  if (order?.state === 'closed' && last) return { do: 'late', operation: last };
+  return nextOf(record, id);
 }
 
 function onOperation(

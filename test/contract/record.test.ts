@@ -195,7 +195,7 @@ for (const [name, make] of [
     const stage = await make();
     const { record } = stage;
     for (const late of ['held', 'gone'] as const) {
-      const { order, operation } = await closedUnpaid(stage, late === 'held' ? 1 : 6);
+      const { order, operation } = await closedUnpaid(stage, late === 'held' ? 1 : 8);
       const view = { ...viewOf(operation, 'authorised'), captureBefore: stage.now() + 3_600_000 };
       const end = `late end ${order.order}`;
       const first = await record.authorised(operation.operation, view, end, claim);
@@ -224,20 +224,44 @@ for (const [name, make] of [
   test(`${name}: P3: an order that its buyer closed has no way back`, async () => {
     const stage = await make();
     const { order, operation } = await authorisedThenClosed(stage);
-    const held = { kind: 'held' as const, hold: uuidOf('h'), epoch: stage.epoch, deadline: stage.now() + 300_000 };
-    const step = await stage.record.authorised(operation.operation, viewOf(operation, 'authorised'), 'e', claim, held);
+    const held = {
+      kind: 'held' as const,
+      hold: uuidOf('h'),
+      epoch: stage.epoch,
+      deadline: stage.now() + 300_000,
+    };
+    const step = await stage.record.authorised(
+      operation.operation,
+      viewOf(operation, 'authorised'),
+      'e',
+      claim,
+      held,
+    );
     assert.notEqual(step.kind, 'authorised');
-    assert.deepEqual([step.order.state, step.order.reason, step.order.hold], ['closed', 'closed_by_buyer', order.hold]);
+    assert.deepEqual(
+      [step.order.state, step.order.reason, step.order.hold],
+      ['closed', 'closed_by_buyer', order.hold],
+    );
   });
 
   async function authorisedThenClosed(stage: Stage): Promise<{ order: Order; operation: MoneyOperation }> {
     const reserved = await reserveHold(stage, 2);
     assert.ok(reserved.kind === 'reserved');
     const { order } = reserved.order;
-    const open = { operation: uuidOf(`o ${order}`), key: `o ${order}`, order, clientKey: null, request: null, instrument: null };
+    const open = {
+      operation: uuidOf(`o ${order}`),
+      key: `o ${order}`,
+      order,
+      clientKey: null,
+      request: null,
+      instrument: null,
+    };
     await stage.record.begin({ ...open, kind: 'open' }, claim);
     await stage.record.opened(open.operation, `pi ${order}`, {});
-    await stage.record.begin({ ...open, operation: uuidOf(`a ${order}`), key: `a ${order}`, kind: 'authorise' }, claim);
+    await stage.record.begin(
+      { ...open, operation: uuidOf(`a ${order}`), key: `a ${order}`, kind: 'authorise' },
+      claim,
+    );
     const refused = await stage.record.refused(uuidOf(`a ${order}`), {});
     await stage.record.close(order, 'closed_by_buyer', `end ${order}`);
     return { order: reserved.order, operation: refused.operation };
@@ -246,17 +270,21 @@ for (const [name, make] of [
   test(`${name}: P6: an event is stored once, claimed by its object with all others of it, and looked at until it is processed`, async () => {
     const stage = await make();
     const { record } = stage;
-    const tell = (id: string, object: string | null) => record.providerEvent({ id: `${stage.event} ${id}`, type: 't', object });
+    const tell = (id: string, object: string | null) =>
+      record.providerEvent({ id: `${stage.event} ${id}`, type: 't', object });
     assert.deepEqual(await tell('1', 'pi_1'), { repeated: false });
     assert.deepEqual(await tell('1', 'pi_1'), { repeated: true });
     await tell('2', 'pi_1');
     await tell('3', 'pi_2');
     await tell('4', null);
     const claimed = await record.claimEvents({ ...claim, limit: 10 });
-    assert.deepEqual(claimed.map(({ object, order, events, attempts }) => [object, order, events.length, attempts]).sort(), [
-      ['pi_1', null, 2, 1],
-      ['pi_2', null, 1, 1],
-    ]);
+    assert.deepEqual(
+      claimed.map(({ object, order, events, attempts }) => [object, order, events.length, attempts]).sort(),
+      [
+        ['pi_1', null, 2, 1],
+        ['pi_2', null, 1, 1],
+      ],
+    );
     assert.deepEqual(await record.claimEvents({ ...claim, owner: 'other', limit: 10 }), []);
     const [one, two] = claimed.toSorted((a, b) => a.object.localeCompare(b.object));
     await record.eventsProcessed(one!.events, null);
@@ -265,7 +293,10 @@ for (const [name, make] of [
     assert.deepEqual(await record.claimEvents({ ...claim, limit: 10 }), []);
     await stage.later(2_000);
     const again = await record.claimEvents({ ...claim, limit: 10 });
-    assert.deepEqual(again.map(({ object, attempts }) => [object, attempts]), [['pi_2', 2]]);
+    assert.deepEqual(
+      again.map(({ object, attempts }) => [object, attempts]),
+      [['pi_2', 2]],
+    );
     assert.ok(again[0]!.ageMs >= 61_000);
   });
 }

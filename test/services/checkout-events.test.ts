@@ -45,7 +45,11 @@ function deskWith(provider: PaymentProvider): Till {
 const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
 const intentsOf = async (order: string) =>
   (await simulator.ledger()).intents.filter(({ reference }) => reference === order);
-const event = (object: string, id: string = `evt_${randomUUID()}`) => ({ id, type: 'payment_intent.x', object });
+const event = (object: string, id: string = `evt_${randomUUID()}`) => ({
+  id,
+  type: 'payment_intent.x',
+  object,
+});
 const stored = async (id: string) => {
   const [row] = await database.query('SELECT * FROM provider_events WHERE provider_event_id = $1', [id]);
   return row;
@@ -136,7 +140,9 @@ test('P6: a webhook before our own call has returned, for an object not yet ours
   assert.deepEqual(others, []);
   await desk.checkout.providerEvent(event(intent!.id));
   await reconcile(database, desk, 1);
-  const [open] = await database.query('SELECT count(*)::integer AS n FROM provider_events WHERE due_at IS NOT NULL');
+  const [open] = await database.query(
+    'SELECT count(*)::integer AS n FROM provider_events WHERE due_at IS NOT NULL',
+  );
   assert.equal(open.n, 0);
   assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
 });
@@ -181,7 +187,11 @@ test('P6: all events of settled orders again, in any order: nothing is sent, not
     assert.deepEqual([pass.processed, pass.again, pass.failed], [3, 0, 0]);
   }
   assert.deepEqual(Object.keys(calls), ['lookup']);
-  assert.deepEqual(await Promise.all(orders.map(({ order }) => stateOf(order))), ['paid', 'closed', 'cancelled']);
+  assert.deepEqual(await Promise.all(orders.map(({ order }) => stateOf(order))), [
+    'paid',
+    'closed',
+    'cancelled',
+  ]);
   assert.deepEqual(await Promise.all(orders.map(({ order }) => orderHistory(desk.db, order))), before);
   await auditEvent(database, simulator, stage.event);
 });
@@ -312,7 +322,11 @@ test('P6: over HTTP: the bytes as they were signed are stored and answered; forg
     registerWebhooks(scope as never, { provider: simulator.provider, checkout: desk.checkout }),
   );
   const { createHmac } = await import('node:crypto');
-  const body = JSON.stringify({ id: 'evt_http', type: 't', data: { object: { object: 'payment_intent', id: 'pi_http' } } });
+  const body = JSON.stringify({
+    id: 'evt_http',
+    type: 't',
+    data: { object: { object: 'payment_intent', id: 'pi_http' } },
+  });
   const sign = (secret: string, at = Math.floor(Date.now() / 1_000)) =>
     `t=${at},v1=${createHmac('sha256', secret).update(`${at}.${body}`).digest('hex')}`;
   const post = async (payload: string, signature: string) =>

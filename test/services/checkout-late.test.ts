@@ -54,7 +54,9 @@ const find = async (order: string): Promise<Order> => (await desk.checkout.find(
 const intentOf = async (order: string) =>
   (await simulator.ledger()).intents.find(({ reference }) => reference === order)!;
 const mailsOf = (order: string) =>
-  database.query('SELECT what FROM mails WHERE order_id = $1', [order]).then((rows) => rows.map(({ what }) => what));
+  database
+    .query('SELECT what FROM mails WHERE order_id = $1', [order])
+    .then((rows) => rows.map(({ what }) => what));
 
 /** Takes every success for a refusal. */
 const mistaken = (): PaymentProvider => ({
@@ -66,7 +68,11 @@ const mistaken = (): PaymentProvider => ({
 });
 
 /** The money of an order is reserved, we do not know, and the order ends at its deadline, or by its buyer. */
-async function endedUnpaid(order: Order, by: 'deadline' | 'buyer' = 'deadline', at: Till = desk): Promise<void> {
+async function endedUnpaid(
+  order: Order,
+  by: 'deadline' | 'buyer' = 'deadline',
+  at: Till = desk,
+): Promise<void> {
   const blind = deskWith(mistaken());
   assert.equal((await blind.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'declined');
   if (by === 'buyer') assert.equal((await at.checkout.close(order.order)).kind, 'closed');
@@ -79,11 +85,19 @@ async function endedUnpaid(order: Order, by: 'deadline' | 'buyer' = 'deadline', 
 /** The provider tells, before our planned cancelling of the object has begun. */
 async function tell(order: string, at: Till = desk): Promise<void> {
   const { id: object } = await intentOf(order);
-  await at.checkout.providerEvent({ id: `evt_${randomUUID()}`, type: 'payment_intent.amount_capturable_updated', object });
+  await at.checkout.providerEvent({
+    id: `evt_${randomUUID()}`,
+    type: 'payment_intent.amount_capturable_updated',
+    object,
+  });
   await at.inbox.runOnce();
 }
 
-for (const way of ['its event', 'the planned cancelling of its object', 'an event with nothing under way'] as const) {
+for (const way of [
+  'its event',
+  'the planned cancelling of its object',
+  'an event with nothing under way',
+] as const) {
   test(`P3: a late success, found by ${way}, gets the same seats back while they are free: paid once`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'anna', [1, 2]);
@@ -148,7 +162,11 @@ test('P3: a late success that was captured meanwhile buys the seats, or all of i
     await endedUnpaid(order);
     if (taken) await reserved(desk, stage, 'carla', [...seats]);
     const object = (await intentOf(order.order)).id;
-    const captured = await simulator.provider.capture({ key: `by hand ${object}`, object, amount: order.amount });
+    const captured = await simulator.provider.capture({
+      key: `by hand ${object}`,
+      object,
+      amount: order.amount,
+    });
     assert.equal(captured.kind, 'done');
     await tell(order.order);
     await reconcile(database, desk, 2);
@@ -197,7 +215,13 @@ test('P7: a late success beyond the limit of its account is voided', async () =>
   const order = await reserved(desk, stage, 'anna', [1]);
   await endedUnpaid(order);
   const other = await desk.checkout.reserve({
-    ...reserveCommand({ ...holdLike(order), ...stage, hold: randomUUID(), visitor: 'her other browser', seats: [4, 5] }),
+    ...reserveCommand({
+      ...holdLike(order),
+      ...stage,
+      hold: randomUUID(),
+      visitor: 'her other browser',
+      seats: [4, 5],
+    }),
     account: order.account,
   });
   assert.equal(other.kind, 'order');
@@ -283,75 +307,87 @@ async function ordered({ desk: own, buy }: Hall, visitor: string, seats: number[
 for (const mode of ['postgres', 'redis'] as const) {
   const run = mode === 'redis' && withoutRedis ? test.skip : test;
 
-  run(`${mode}: S3, S5: a late success takes no seat that somebody holds by now; free ones it does, for good`, async () => {
-    const world = await hall(mode);
-    const free = await ordered(world, 'anna', [1]);
-    const held = await ordered(world, 'berta', [2]);
-    for (const order of [free, held]) await endedUnpaid(order, 'deadline', world.desk);
-    assert.equal((await world.buy('carla', [2])).kind, 'granted');
-    for (const order of [free, held]) await tell(order.order, world.desk);
-    await reconcile(database, world.desk, 1);
-    assert.equal((await find(free.order)).state, 'paid');
-    assert.equal((await find(held.order)).reason, 'late_payment');
-    const next = await world.buy('dora', [1]);
-    assert.deepEqual(next.kind === 'taken' && next.seats, [1]);
-    await auditEvent(database, simulator, world.stage.event);
-  });
-
-  run(`${mode}: S7: the hold of a late success counts in its holder's quota, and ends with the order`, async () => {
-    const world = await hall(mode);
-    const over = await ordered(world, 'anna', [1]);
-    await endedUnpaid(over, 'deadline', world.desk);
-    // She has bought nothing since, but another of her browsers holds as many seats as she may have.
-    const other = await world.arbiter.hold({
-      event: world.stage.event,
-      partition: 0,
-      epoch: world.stage.epoch,
-      hold: randomUUID(),
-      visitor: 'another browser',
-      holder: 'anna',
-      request: 'r',
-      claim: { kind: 'seats', seats: [5, 6] },
-      ttlMs: 600_000,
-      seatsMax: 2,
-      replaces: null,
-      notAfter: null,
-    });
-    assert.equal(other.kind, 'granted');
-    await tell(over.order, world.desk);
-    assert.equal((await find(over.order)).reason, 'late_payment');
-    const within = await ordered(world, 'berta', [3, 4]);
-    await endedUnpaid(within, 'deadline', world.desk);
-    await tell(within.order, world.desk);
-    assert.equal((await find(within.order)).state, 'paid');
-    assert.equal((await world.buy('berta', [7, 8])).kind, 'granted', 'nothing of it is left in her quota');
-    await reconcile(database, world.desk, 1);
-    await auditEvent(database, simulator, world.stage.event);
-  });
-
-  run(`${mode}: S1, P3: a late success against a buyer who takes the seat in the same instant: one has it, the other pays nothing`, async () => {
-    const world = await hall(mode);
-    const won = { late: 0, buyer: 0 };
-    for (let round = 0; round < 12; round += 1) {
-      const order = await ordered(world, `late-${round}`, [round]);
-      await endedUnpaid(order, 'deadline', world.desk);
-      const buyer = async () => {
-        const held = await world.buy(`buyer-${round}`, [round]);
-        if (held.kind !== 'granted') return held.kind;
-        const outcome = await world.desk.checkout.reserve(reserveCommand(held.hold));
-        if (outcome.kind !== 'order') return outcome.kind;
-        return (await world.desk.checkout.pay(payCommand(outcome.order.order, 'pm_card_visa'))).kind;
-      };
-      const others = round % 2 ? [tell(order.order, world.desk)] : [tell(order.order, world.desk), tell(order.order, world.desk)];
-      const [bought] = await Promise.all([buyer(), ...others]);
+  run(
+    `${mode}: S3, S5: a late success takes no seat that somebody holds by now; free ones it does, for good`,
+    async () => {
+      const world = await hall(mode);
+      const free = await ordered(world, 'anna', [1]);
+      const held = await ordered(world, 'berta', [2]);
+      for (const order of [free, held]) await endedUnpaid(order, 'deadline', world.desk);
+      assert.equal((await world.buy('carla', [2])).kind, 'granted');
+      for (const order of [free, held]) await tell(order.order, world.desk);
       await reconcile(database, world.desk, 1);
-      const { state } = await find(order.order);
-      assert.equal(state === 'paid', bought !== 'bought', `round ${round}: ${state} beside ${bought}`);
-      won[state === 'paid' ? 'late' : 'buyer'] += 1;
-    }
-    const { paid } = await auditEvent(database, simulator, world.stage.event);
-    assert.equal(paid, 12, JSON.stringify(won));
-  });
+      assert.equal((await find(free.order)).state, 'paid');
+      assert.equal((await find(held.order)).reason, 'late_payment');
+      const next = await world.buy('dora', [1]);
+      assert.deepEqual(next.kind === 'taken' && next.seats, [1]);
+      await auditEvent(database, simulator, world.stage.event);
+    },
+  );
+
+  run(
+    `${mode}: S7: the hold of a late success counts in its holder's quota, and ends with the order`,
+    async () => {
+      const world = await hall(mode);
+      const over = await ordered(world, 'anna', [1]);
+      await endedUnpaid(over, 'deadline', world.desk);
+      // She has bought nothing since, but another of her browsers holds as many seats as she may have.
+      const other = await world.arbiter.hold({
+        event: world.stage.event,
+        partition: 0,
+        epoch: world.stage.epoch,
+        hold: randomUUID(),
+        visitor: 'another browser',
+        holder: 'anna',
+        request: 'r',
+        claim: { kind: 'seats', seats: [5, 6] },
+        ttlMs: 600_000,
+        seatsMax: 2,
+        replaces: null,
+        notAfter: null,
+      });
+      assert.equal(other.kind, 'granted');
+      await tell(over.order, world.desk);
+      assert.equal((await find(over.order)).reason, 'late_payment');
+      const within = await ordered(world, 'berta', [3, 4]);
+      await endedUnpaid(within, 'deadline', world.desk);
+      await tell(within.order, world.desk);
+      assert.equal((await find(within.order)).state, 'paid');
+      assert.equal((await world.buy('berta', [7, 8])).kind, 'granted', 'nothing of it is left in her quota');
+      await reconcile(database, world.desk, 1);
+      await auditEvent(database, simulator, world.stage.event);
+    },
+  );
+
+  run(
+    `${mode}: S1, P3: a late success against a buyer who takes the seat in the same instant: one has it, the other pays nothing`,
+    async () => {
+      const world = await hall(mode);
+      const won = { late: 0, buyer: 0 };
+      for (let round = 0; round < 12; round += 1) {
+        const order = await ordered(world, `late-${round}`, [round]);
+        await endedUnpaid(order, 'deadline', world.desk);
+        const buyer = async () => {
+          const held = await world.buy(`buyer-${round}`, [round]);
+          if (held.kind !== 'granted') return held.kind;
+          const outcome = await world.desk.checkout.reserve(reserveCommand(held.hold));
+          if (outcome.kind !== 'order') return outcome.kind;
+          return (await world.desk.checkout.pay(payCommand(outcome.order.order, 'pm_card_visa'))).kind;
+        };
+        const others =
+          round % 2
+            ? [tell(order.order, world.desk)]
+            : [tell(order.order, world.desk), tell(order.order, world.desk)];
+        const [bought] = await Promise.all([buyer(), ...others]);
+        await reconcile(database, world.desk, 1);
+        const { state } = await find(order.order);
+        assert.equal(state === 'paid', bought !== 'bought', `round ${round}: ${state} beside ${bought}`);
+        won[state === 'paid' ? 'late' : 'buyer'] += 1;
+      }
+      const { paid } = await auditEvent(database, simulator, world.stage.event);
+      assert.equal(paid, 12, JSON.stringify(won));
+    },
+  );
 
   run(`${mode}: S1, P3: two late successes for the same seat: one is paid, the other voided`, async () => {
     const world = await hall(mode);
@@ -361,7 +397,9 @@ for (const mode of ['postgres', 'redis'] as const) {
     await endedUnpaid(second, 'deadline', world.desk);
     await Promise.all([tell(first.order, world.desk), tell(second.order, world.desk)]);
     await reconcile(database, world.desk, 1);
-    const ends = [await find(first.order), await find(second.order)].map(({ state, reason }) => reason ?? state);
+    const ends = [await find(first.order), await find(second.order)].map(
+      ({ state, reason }) => reason ?? state,
+    );
     assert.deepEqual(ends.sort(), ['late_payment', 'paid']);
     await auditEvent(database, simulator, world.stage.event);
   });
@@ -378,14 +416,32 @@ test('D1: while receipts are being collected a late success takes no seat; after
      FROM (SELECT epoch FROM event_partitions WHERE event_no = $1) old WHERE event_no = $1 RETURNING p.epoch, old.epoch AS lost`,
     [world.stage.event],
   );
-  const impatient = deskWith(simulator.provider, { arbiter: world.arbiter, clock: { ...systemClock, sleep: async () => {} } });
+  const impatient = deskWith(simulator.provider, {
+    arbiter: world.arbiter,
+    clock: { ...systemClock, sleep: async () => {} },
+  });
   for (const order of [shown, unclaimed]) await tell(order.order, impatient);
   for (const order of [shown, unclaimed]) {
-    assert.deepEqual([(await find(order.order)).state, (await find(order.order)).reason], ['closed', 'not_paid_in_time']);
+    assert.deepEqual(
+      [(await find(order.order)).state, (await find(order.order)).reason],
+      ['closed', 'not_paid_in_time'],
+    );
     assert.equal((await intentOf(order.order)).status, 'requires_capture', 'nothing is decided yet');
   }
-  const receipt = { ...holdLike(shown), hold: randomUUID(), visitor: 'carla', holder: 'carla', epoch: Number(lost) };
-  const recovered = await world.arbiter.recover({ event: world.stage.event, partition: 0, epoch: Number(epoch), receipt, seatsMax: 2 });
+  const receipt = {
+    ...holdLike(shown),
+    hold: randomUUID(),
+    visitor: 'carla',
+    holder: 'carla',
+    epoch: Number(lost),
+  };
+  const recovered = await world.arbiter.recover({
+    event: world.stage.event,
+    partition: 0,
+    epoch: Number(epoch),
+    receipt,
+    seatsMax: 2,
+  });
   assert.equal(recovered.kind, 'recovering');
   await database.query('UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1', [
     world.stage.event,
@@ -461,9 +517,15 @@ test('S5: a receipt of the hold that its order has left behind wins nothing back
     [stage.event],
   );
   // Its seats free again: only its being used up is left to refuse it.
-  await database.query(`UPDATE seats SET state = 'available', order_id = NULL WHERE event_no = $1`, [stage.event]);
+  await database.query(`UPDATE seats SET state = 'available', order_id = NULL WHERE event_no = $1`, [
+    stage.event,
+  ]);
   const arbiter = createPostgresArbiter({ db: desk.db });
   const at = { event: stage.event, partition: 0, epoch: Number(epoch) };
-  const outcome = await arbiter.recover({ ...at, receipt: { ...holdLike(order), epoch: stage.epoch }, seatsMax: 6 });
+  const outcome = await arbiter.recover({
+    ...at,
+    receipt: { ...holdLike(order), epoch: stage.epoch },
+    seatsMax: 6,
+  });
   assert.equal(outcome.kind, 'hold_gone');
 });

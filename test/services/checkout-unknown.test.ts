@@ -130,14 +130,21 @@ test(`P4: authorise, capture and void answered by ${noVerdicts.join(', ')}: unkn
   for (const { order, route, fault } of orders) {
     assert.equal(await stateOf(order), expected[route], `${route} ${fault}`);
     const { state, dueAt } = await last(order);
-    assert.ok(state === (route === 'cancel' ? 'ending' : 'unknown') && dueAt !== null, `${route} ${fault} is ${state}`);
+    assert.ok(
+      state === (route === 'cancel' ? 'ending' : 'unknown') && dueAt !== null,
+      `${route} ${fault} is ${state}`,
+    );
   }
   const figures = await ambiguousOrders(desk.db, stage.event);
-  assert.equal(figures.reduce((sum, { orders: n }) => sum + n, 0), orders.length);
-  assert.deepEqual(
-    figures.map(({ kind, state, order }) => `${kind} ${state} ${order}`).sort(),
-    ['authorise ending voiding', 'authorise unknown reserved', 'capture unknown confirmed'],
+  assert.equal(
+    figures.reduce((sum, { orders: n }) => sum + n, 0),
+    orders.length,
   );
+  assert.deepEqual(figures.map(({ kind, state, order }) => `${kind} ${state} ${order}`).sort(), [
+    'authorise ending voiding',
+    'authorise unknown reserved',
+    'capture unknown confirmed',
+  ]);
   await simulator.clearFaults();
   await reconcile(database, desk, 5);
   for (const { order, route, fault } of orders) {
@@ -203,13 +210,23 @@ test('P4: until when the money can be taken is the order’s; its last day is on
   await reconcile(database, desk, 1);
   const listed = (await operationsForAttention(desk.db, 100)).find((one) => one.order === order.order);
   assert.deepEqual([listed?.kind, listed?.attention], ['capture', 'capture_window']);
-  await until(async () => (await intentOf(order.order)).status === 'canceled', 'the reservation to end by itself');
+  await until(
+    async () => (await intentOf(order.order)).status === 'canceled',
+    'the reservation to end by itself',
+  );
   await simulator.clearFaults();
   await reconcile(database, desk, 2);
   const { state, reason } = await find(order.order);
   assert.deepEqual([state, reason], ['cancelled', 'capture_refused']);
   await auditEvent(database, simulator, stage.event);
-  assert.equal((await desk.checkout.pay(payCommand((await reserved(desk, stage, 'berta', [1, 2])).order, 'pm_card_visa'))).kind, 'bought');
+  assert.equal(
+    (
+      await desk.checkout.pay(
+        payCommand((await reserved(desk, stage, 'berta', [1, 2])).order, 'pm_card_visa'),
+      )
+    ).kind,
+    'bought',
+  );
 });
 
 test('P3: reserved as the provider says, not to be captured, and its time over: finally refused, and released', async () => {
@@ -286,16 +303,22 @@ test('P4: a payment that the provider goes on processing keeps its seats beyond 
   await simulator.fault('void_refused', { match: { reference: order.order } });
   assert.equal((await slow.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'pending');
   await passDeadline(database, order.order);
-  await database.query(`UPDATE money_operations SET created_at = now() - interval '2 hours' WHERE order_id = $1`, [
-    order.order,
-  ]);
+  await database.query(
+    `UPDATE money_operations SET created_at = now() - interval '2 hours' WHERE order_id = $1`,
+    [order.order],
+  );
   await reconcile(database, slow, 6);
   assert.equal(await stateOf(order.order), 'reserved');
-  const [seat] = await database.query('SELECT state FROM seats WHERE event_no = $1 AND seat_no = 1', [stage.event]);
+  const [seat] = await database.query('SELECT state FROM seats WHERE event_no = $1 AND seat_no = 1', [
+    stage.event,
+  ]);
   assert.equal(seat.state, 'reserved');
   const [figure, ...more] = await ambiguousOrders(desk.db, stage.event);
   assert.deepEqual(more, []);
-  assert.deepEqual([figure?.kind, figure?.state, figure?.orders, figure?.older], ['authorise', 'ending', 1, 1]);
+  assert.deepEqual(
+    [figure?.kind, figure?.state, figure?.orders, figure?.older],
+    ['authorise', 'ending', 1, 1],
+  );
   assert.ok(figure!.oldestMs >= 7_200_000);
   assert.ok((await operationsForAttention(desk.db, 100)).some((one) => one.order === order.order));
   processing = false;
@@ -315,7 +338,11 @@ test('P2, P8: money that another hand captures before the sale is known buys the
     ...simulator.provider,
     authorise: async (command) => {
       const answer = await simulator.provider.authorise(command);
-      await simulator.provider.capture({ key: `by hand ${command.object}`, object: command.object, amount: sold.amount });
+      await simulator.provider.capture({
+        key: `by hand ${command.object}`,
+        object: command.object,
+        amount: sold.amount,
+      });
       assert.equal(answer.kind, 'done');
       return { kind: 'unknown', reason: 'timeout', detail: 'lost' };
     },
@@ -333,7 +360,13 @@ test('P2, P8: money that another hand captures before the sale is known buys the
 
 test('P8: giving back what was taken of an ended order survives lost answers and refusals: given back once', async () => {
   const stage = await stageEvent(database);
-  const faults = ['drop_after', 'error_500_after', 'error_500_stored', 'refund_pending', 'refund_insufficient_balance'] as const;
+  const faults = [
+    'drop_after',
+    'error_500_after',
+    'error_500_stored',
+    'refund_pending',
+    'refund_insufficient_balance',
+  ] as const;
   const orders = [];
   for (const [seat, fault] of faults.entries()) {
     const order = await reserved(desk, stage, fault, [seat]);
@@ -342,7 +375,11 @@ test('P8: giving back what was taken of an ended order survives lost answers and
       ...simulator.provider,
       authorise: async (command) => {
         const answer = await simulator.provider.authorise(command);
-        await simulator.provider.capture({ key: `by hand ${command.object}`, object: command.object, amount: order.amount });
+        await simulator.provider.capture({
+          key: `by hand ${command.object}`,
+          object: command.object,
+          amount: order.amount,
+        });
         return answer;
       },
     });
@@ -369,7 +406,10 @@ test('P1: a card that was refused by mistake and another that pays: ending the f
   await desk.checkout.pay(payCommand(order.order, 'pm_card_chargeDeclined'));
   const first = await last(order.order);
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
-  const ended = await desk.checkout.payments.end({ order: await find(order.order), operation: first }, 'seats_lost');
+  const ended = await desk.checkout.payments.end(
+    { order: await find(order.order), operation: first },
+    'seats_lost',
+  );
   assert.equal(ended.operation.state, 'refused');
   const voided = await desk.record.voided(first.operation, { detail: 'of the first' });
   assert.equal(voided.kind, 'settled');
@@ -394,7 +434,8 @@ test('P1, P6: the page, the provider’s event and the reconciler at one success
     assert.ok(asked.kind === 'pending' && asked.action);
     await simulator.answerBank(asked.action.url, 'authorise');
     const { id: object } = await intentOf(order.order);
-    for (const n of [1, 2, 3]) await counting.checkout.providerEvent({ id: `evt_${object}_${n}`, type: 'x', object });
+    for (const n of [1, 2, 3])
+      await counting.checkout.providerEvent({ id: `evt_${object}_${n}`, type: 'x', object });
     await database.query('UPDATE money_operations SET due_at = now() WHERE due_at IS NOT NULL');
     await Promise.all([
       counting.checkout.refresh(order.order),
@@ -424,7 +465,9 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });
-  await database.query('UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL');
+  await database.query(
+    'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
+  );
   silent.reconciler.start();
   try {
     await until(async () => (await last(hanging.order)).attempts > 1, 'the silent payment to be looked at');
