@@ -224,7 +224,7 @@ export function codesCsv(codes: readonly AccessCode[]): string {
 
 /** A cell that a spreadsheet takes for text: quoted where it has to be, and never a formula. */
 function cell(text: string): string {
-  const plain = /^[\s\u{feff}]*[=+\-@\t\r＝＋－＠]/u.test(text) ? `'${text}` : text;
+  const plain = /^[\s\u{feff}]*[=+\-@\t\r\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}]/u.test(text) ? `'${text}` : text;
   return /[",\r\n;']/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }
 
