@@ -13,6 +13,7 @@ import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/pla
 import type { EventRecord } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
+import { registerCodeCommands } from './codes.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
 import { type PriceFlags, priceHelp, readPrices } from './prices.ts';
 
@@ -37,6 +38,7 @@ export const cliActor = 'command line';
 export function registerOrganiseCommands(program: Command, context: CliContext): void {
   registerPlanCommands(program, context);
   registerEventCommands(program, context);
+  registerCodeCommands(program, context);
 }
 
 interface CreateFlags extends PriceFlags {

@@ -171,7 +171,8 @@ export const problemCodes = {
   code_required: {
     status: 403,
     title: 'Access code needed',
-    advice: 'These tickets, or the time before the sale opens, are for those with an access code. Enter it first.',
+    advice:
+      'These tickets, or the time before the sale opens, are for those with an access code. Enter it first.',
   },
   code_unknown: {
     status: 403,
@@ -281,7 +282,11 @@ export const problemCodes = {
     title: 'No such exception',
     advice: 'This event has no exception of that id.',
   },
-  unknown_code: { status: 404, title: 'No such access code', advice: 'This event has no such code or batch.' },
+  unknown_code: {
+    status: 404,
+    title: 'No such access code',
+    advice: 'This event has no such code or batch.',
+  },
   code_exists: {
     status: 409,
     title: 'Access codes exist',

@@ -43,7 +43,11 @@ after(async () => {
 
 type Stage = Awaited<ReturnType<typeof stageEvent>>;
 
-async function makeCode(stage: Stage, code: string, more: Partial<CreateCodesCommand> & { uses?: number | null } = {}) {
+async function makeCode(
+  stage: Stage,
+  code: string,
+  more: Partial<CreateCodesCommand> & { uses?: number | null } = {},
+) {
   const { uses = 1, ...rest } = more;
   const outcome = await createCodes(desk.db, {
     event: stage.event,
@@ -135,7 +139,9 @@ test('a use is kept by whoever pays, also when he is refunded, and given back by
   assert.equal((await desk.checkout.pay(payCommand(third, 'pm_card_visa'))).kind, 'bought');
   assert.equal(await usedOf(stage, 'ONCEONLY'), 1);
   assert.equal((await reserve(stage, code.id, 'another', [2])).kind, 'code');
-  await database.query(`UPDATE orders SET state = 'cancelled', reason = 'refunded' WHERE order_id = $1`, [third]);
+  await database.query(`UPDATE orders SET state = 'cancelled', reason = 'refunded' WHERE order_id = $1`, [
+    third,
+  ]);
   assert.equal(await usedOf(stage, 'ONCEONLY'), 1, 'a refund gives no second use');
   await database.query(`UPDATE orders SET state = 'paid', reason = NULL WHERE order_id = $1`, [third]);
   await countsFit(stage);
@@ -180,7 +186,11 @@ test('a code is refused with its reason, and a repeat of an order that has it is
   const command = { ...reserveCommand(hold), accessCode: pair.id };
   assert.equal((await desk.checkout.reserve(command)).kind, 'order');
   assert.equal(await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', code: 'PAIRS' }), 1);
-  assert.equal(await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', code: 'PAIRS' }), 0, 'repeatable');
+  assert.equal(
+    await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', code: 'PAIRS' }),
+    0,
+    'repeatable',
+  );
   const repeat = await desk.checkout.reserve(command);
   assert.ok(repeat.kind === 'order' && repeat.repeated);
   const ended = await reserve(stage, pair.id, 'one', [5]);
@@ -211,7 +221,14 @@ test('a batch is made whole or not at all; codes are kept in one form; the log n
   assert.equal(new Set(made).size, 500);
   for (const code of made) assert.equal(canonicalCode(code.toLowerCase()), code);
   const batch = randomUUID();
-  const common = { event: stage.event, actor: 'organiser', kinds: [], presale: true, categories: [], seatsMax: null };
+  const common = {
+    event: stage.event,
+    actor: 'organiser',
+    kinds: [],
+    presale: true,
+    categories: [],
+    seatsMax: null,
+  };
   const command = { ...common, batch, label: '=cmd', until: null };
   const codes = made.map((code) => ({ code, usesMax: 2 }));
   assert.deepEqual(await createCodes(desk.db, { ...command, codes }), { kind: 'created' });
@@ -222,10 +239,14 @@ test('a batch is made whole or not at all; codes are kept in one form; the log n
   });
   assert.equal(await lookAtCode(desk.db, stage.event, 'FRESH1'), null);
   assert.equal(await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', batch }), 500);
-  assert.equal(await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', batch: randomUUID() }), null);
-  const log = await database.query(`SELECT action, detail::text FROM audit_log WHERE event_no = $1 ORDER BY entry`, [
-    stage.event,
-  ]);
+  assert.equal(
+    await revokeCodes(desk.db, { event: stage.event, actor: 'organiser', batch: randomUUID() }),
+    null,
+  );
+  const log = await database.query(
+    `SELECT action, detail::text FROM audit_log WHERE event_no = $1 ORDER BY entry`,
+    [stage.event],
+  );
   assert.deepEqual(
     log.map(({ action }) => action),
     ['codes_create', 'codes_revoke'],

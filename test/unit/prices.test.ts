@@ -23,8 +23,19 @@ import {
 } from '../../src/core/prices.ts';
 import { codesCsv, readCodes } from '../../src/sales/access-codes.ts';
 
-const reduced: BuyerKind = { id: 'reduced', name: 'Reduced', conditions: 'Students', prices: { A: 3_000, B: 2_000 } };
-const members: BuyerKind = { id: 'members', name: 'Members', conditions: '', prices: { A: 100 }, locked: true };
+const reduced: BuyerKind = {
+  id: 'reduced',
+  name: 'Reduced',
+  conditions: 'Students',
+  prices: { A: 3_000, B: 2_000 },
+};
+const members: BuyerKind = {
+  id: 'members',
+  name: 'Members',
+  conditions: '',
+  prices: { A: 100 },
+  locked: true,
+};
 const event: Priced & { currency: string } = {
   currency: 'EUR',
   prices: { A: 5_000, B: 4_000, constructor: 900 },
@@ -59,7 +70,9 @@ test('what a purchase needs opened, and what a code leaves closed', () => {
   assert.deepEqual(missing, { categories: [], kinds: ['members'], presale: false });
   assert.deepEqual(categoriesFor(event, ['reduced'], noRights), ['A']);
   assert.deepEqual(categoriesFor(event, ['reduced'], { ...noRights, categories: ['B'] }), ['A', 'B']);
-  assert.ok(hasLocks(event, false) && !hasLocks({ prices: {}, settings: { seatFee: 0, orderFee: 0 } }, false));
+  assert.ok(
+    hasLocks(event, false) && !hasLocks({ prices: {}, settings: { seatFee: 0, orderFee: 0 } }, false),
+  );
 });
 
 test('codes have one form, however they are written', () => {
@@ -140,43 +153,54 @@ test('P8: whatever an accepted price list sells, every order of it can be charge
       assert.ok(isChargeable(total, list.currency), `${total} ${list.currency}`);
       assert.ok(total >= minimumOf(list.currency));
       const sums = seats.map(({ category, kind }) => priceOf(list, category, kind)! + list.settings.seatFee);
-      assert.equal(total, sums.reduce((all, one) => all + one, list.settings.orderFee));
+      assert.equal(
+        total,
+        sums.reduce((all, one) => all + one, list.settings.orderFee),
+      );
     }),
   );
 });
 
 test('P8: refunds ticket by ticket give back exactly what mixed kinds cost, and never a rounded unit', () => {
   fc.assert(
-    fc.property(pricedOrder, fc.constantFrom('returned' as const, 'kept' as const), ({ list, seats }, fees) => {
-      fc.pre(priceFault(list) === null && totalOf(list, seats) <= amountMax);
-      let order: PaidOrder = {
-        tickets: seats.map(({ category, kind }, i) => ({
-          ticket: `t${i}`,
-          price: priceOf(list, category, kind)!,
-          fee: list.settings.seatFee,
-          valid: true,
-        })),
-        orderFee: list.settings.orderFee,
-        refunds: [],
-      };
-      assert.equal(capturedOf(order), totalOf(list, seats));
-      let given = 0;
-      for (const { ticket } of order.tickets) {
-        const decision = decideRefund(order, { tickets: [ticket], fees, goodwill: 0 }, stepOf(list.currency));
-        assert.ok(decision.kind === 'refund', decision.kind);
-        assert.equal(decision.goodwill, 0, 'nothing was rounded');
-        given += decision.amount;
-        const { feesKept, orderFee, goodwill, amount } = decision;
-        order = {
-          ...order,
-          tickets: order.tickets.map((one) => (one.ticket === ticket ? { ...one, valid: false } : one)),
-          refunds: [...order.refunds, { feesKept, orderFee, goodwill, amount }],
+    fc.property(
+      pricedOrder,
+      fc.constantFrom('returned' as const, 'kept' as const),
+      ({ list, seats }, fees) => {
+        fc.pre(priceFault(list) === null && totalOf(list, seats) <= amountMax);
+        let order: PaidOrder = {
+          tickets: seats.map(({ category, kind }, i) => ({
+            ticket: `t${i}`,
+            price: priceOf(list, category, kind)!,
+            fee: list.settings.seatFee,
+            valid: true,
+          })),
+          orderFee: list.settings.orderFee,
+          refunds: [],
         };
-        assert.equal(capturedOf(order) - given, dueOf(order));
-      }
-      const kept = fees === 'kept' ? seats.length * list.settings.seatFee + list.settings.orderFee : 0;
-      assert.equal(given, totalOf(list, seats) - kept);
-    }),
+        assert.equal(capturedOf(order), totalOf(list, seats));
+        let given = 0;
+        for (const { ticket } of order.tickets) {
+          const decision = decideRefund(
+            order,
+            { tickets: [ticket], fees, goodwill: 0 },
+            stepOf(list.currency),
+          );
+          assert.ok(decision.kind === 'refund', decision.kind);
+          assert.equal(decision.goodwill, 0, 'nothing was rounded');
+          given += decision.amount;
+          const { feesKept, orderFee, goodwill, amount } = decision;
+          order = {
+            ...order,
+            tickets: order.tickets.map((one) => (one.ticket === ticket ? { ...one, valid: false } : one)),
+            refunds: [...order.refunds, { feesKept, orderFee, goodwill, amount }],
+          };
+          assert.equal(capturedOf(order) - given, dueOf(order));
+        }
+        const kept = fees === 'kept' ? seats.length * list.settings.seatFee + list.settings.orderFee : 0;
+        assert.equal(given, totalOf(list, seats) - kept);
+      },
+    ),
   );
 });
 
@@ -234,7 +258,14 @@ test('codes as CSV: read with or without a header, written so that no cell is a 
   assert.equal(readCodes([['abcd', '0']], null).kind, 'refused');
   assert.equal(readCodes([], null).kind, 'refused');
   const one = {
-    ...{ id: 'x', code: 'FANCLUB', batch: 'b', label: '=HYPERLINK("x")', categories: ['A', 'B,C'], kinds: [] },
+    ...{
+      id: 'x',
+      code: 'FANCLUB',
+      batch: 'b',
+      label: '=HYPERLINK("x")',
+      categories: ['A', 'B,C'],
+      kinds: [],
+    },
     ...{ presale: true, usesMax: 3, seatsMax: null, used: 1, until: 0, revokedAt: null, createdAt: 0 },
   };
   assert.equal(

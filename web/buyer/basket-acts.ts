@@ -1,10 +1,20 @@
+import { fullKind } from '../../src/core/prices.ts';
 import type { HoldAnswer, OrderAnswer, Problem } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
 import { accountToken } from './account.ts';
 import { endSession, leaveLine } from './line-acts.ts';
 import { recallOrder } from './order-acts.ts';
 import { presentReceipt } from './recover-acts.ts';
-import { type Buyer, isBought, orderUrl, setHold, setOrder, type Wish } from './session.ts';
+import {
+  type Buyer,
+  isBought,
+  orderUrl,
+  pricedSeats,
+  setHold,
+  setOrder,
+  totalOf,
+  type Wish,
+} from './session.ts';
 
 /**
  * Asks for seats. One Idempotency-Key an attempt: it outlives lost answers and reloads, so that the same wish is never
@@ -15,7 +25,7 @@ export async function holdSeats(buyer: Buyer, wish: Wish, replaces: string | nul
   const { pass, busy } = store.get();
   if (!pass || busy) return;
   store.set({ busy: 'hold', problem: null, refusal: null, notice: null });
-  const body = { pass: pass.pass, ...wish, ...(replaces ? { replaces } : {}) };
+  const body = { pass: pass.pass, ...withKinds(buyer, wish), ...(replaces ? { replaces } : {}) };
   const account = store.get().event?.accountFirst ? accountToken(buyer.eventId) : undefined;
   const answer = await persist<HoldAnswer>(
     `/api/events/${encodeURIComponent(buyer.eventId)}/holds`,
@@ -31,6 +41,13 @@ export async function holdSeats(buyer: Buyer, wish: Wish, replaces: string | nul
     else if (answer.body.asAsked === false) store.set({ notice: 'not_as_asked' });
     else if (replaces) store.set({ notice: 'swapped' });
   } else if (answer.kind === 'problem') await refused(buyer, answer.problem, wish);
+}
+
+/** Seats that stay keep the kinds of tickets that were chosen for them. */
+function withKinds(buyer: Buyer, wish: Wish): Wish {
+  const { kinds } = buyer.store.get();
+  if (!('seats' in wish)) return wish;
+  return { seats: wish.seats.map((one) => (kinds[one.seat] ? { ...one, kind: kinds[one.seat] } : one)) };
 }
 
 async function refused(buyer: Buyer, problem: Problem, wish: Wish): Promise<void> {
@@ -185,9 +202,12 @@ export async function startOrder(buyer: Buyer, person: { name: string; email: st
   const { hold, busy } = store.get();
   if (!hold || busy) return;
   store.set({ busy: 'order', problem: null, notice: null });
+  const seats = pricedSeats(store.get());
+  const chosen = seats.filter(({ kind }) => kind !== fullKind).map(({ seat, kind }) => ({ seat, kind }));
+  const total = totalOf(seats, hold.orderFee);
   const answer = await persist<OrderAnswer>(
     `/api/holds/${encodeURIComponent(hold.hold)}/order`,
-    { method: 'POST', body: { buyer: person } },
+    { method: 'POST', body: { buyer: person, total, ...(chosen.length > 0 ? { seats: chosen } : {}) } },
     { onTrouble: buyer.trouble },
   );
   store.set({ busy: null, trouble: 0 });
@@ -212,6 +232,7 @@ export function followOtherTabs(buyer: Buyer): () => void {
       store.set({ place: keep.read('place') });
       buyer.lookSoon();
     } else if (fact === 'pass') store.set({ pass: keep.read('pass') });
+    else if (fact === 'code') store.set({ code: keep.read('code') });
     else if (fact === 'hold') {
       const kept = keep.read<{ hold: string }>('hold');
       if (!kept) store.set({ hold: null });
@@ -227,7 +248,7 @@ export function followOtherTabs(buyer: Buyer): () => void {
 /** Best effort while the page loads: `call` once, so that a dead server does not block the first view. */
 export async function recallAll(buyer: Buyer): Promise<void> {
   const { keep, store } = buyer;
-  store.set({ place: keep.read('place'), pass: keep.read('pass') });
+  store.set({ place: keep.read('place'), pass: keep.read('pass'), code: keep.read('code') });
   const order = keep.read<{ order: string }>('order');
   if (order) await recallOrder(buyer, order.order);
   const hold = keep.read<{ hold: string }>('hold');

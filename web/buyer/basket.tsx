@@ -5,9 +5,11 @@ import { SeatTable } from '../shared/seat-table.tsx';
 import { Confirm, Notice, ViewHeading } from '../shared/shell.tsx';
 import { clockFace, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { AccessCode } from './access-code.tsx';
 import { checkHold, release, removeSeat } from './basket-acts.ts';
+import { KindChooser, KindConditions } from './basket-kinds.tsx';
 import { BuyerForm } from './buyer-form.tsx';
-import type { Buyer, BuyerState } from './session.ts';
+import { type Buyer, type BuyerState, pricedSeats, totalOf } from './session.ts';
 
 const words = texts.basket;
 
@@ -17,6 +19,9 @@ export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }
   const [paying, setPaying] = useState(false);
   const [asking, setAsking] = useState(false);
   const busy = state.busy !== null;
+  const seats = pricedSeats(state);
+  const total = totalOf(seats, hold.orderFee);
+  const hasKinds = (state.event?.kinds ?? []).length > 0;
   useEffect(() => {
     if (state.recovering) announce(words.recovering);
   }, [state.recovering]);
@@ -35,12 +40,19 @@ export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }
           </Notice>
         )}
         <SeatTable
-          seats={hold.seats}
+          seats={seats}
           currency={hold.currency}
           orderFee={hold.orderFee}
-          total={hold.total}
+          total={total}
+          kindOf={
+            hasKinds
+              ? (seat, where) => <KindChooser buyer={buyer} state={state} seat={seat} where={where} />
+              : undefined
+          }
           onRemove={busy ? undefined : (seat) => void removeSeat(buyer, seat)}
         />
+        {hasKinds && <KindConditions state={state} seats={seats} />}
+        {state.problem?.field === '/code' && <AccessCode buyer={buyer} state={state} />}
         {asking ? (
           <Confirm
             ask={words.releaseSure}
@@ -73,7 +85,7 @@ export function BasketView({ buyer, state }: { buyer: Buyer; state: BuyerState }
           <BuyerForm buyer={buyer} state={state} />
         ) : (
           <>
-            <p class="big-total num">{money(hold.total, hold.currency)}</p>
+            <p class="big-total num">{money(total, hold.currency)}</p>
             <button type="button" class="button primary wide" onClick={() => setPaying(true)}>
               {words.pay}
             </button>

@@ -57,9 +57,15 @@ export function BestForm(props: { buyer: Buyer; state: BuyerState; feed: Feed; r
             <option value="">{words.any}</option>
             {event.prices.map((one) => {
               const left = counts?.categories[one.category] ?? 0;
+              const closed = one.locked === true && !state.code?.categories.includes(one.category);
+              const name = closed ? `${one.category} (${texts.access.locked})` : one.category;
               return (
-                <option key={one.category} value={one.category} disabled={counts !== null && left === 0}>
-                  {words.categoryOption(one.category, money(one.price, event.currency), left)}
+                <option
+                  key={one.category}
+                  value={one.category}
+                  disabled={closed || (counts !== null && left === 0)}
+                >
+                  {words.categoryOption(name, money(one.price, event.currency), left)}
                 </option>
               );
             })}

@@ -12,6 +12,7 @@ import { Notice, ViewHeading } from '../shared/shell.tsx';
 import { useStore } from '../shared/store.ts';
 import { clockFace, timeOfDay } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { AccessCode, hasCodes } from './access-code.tsx';
 import { holdSeats, moveHold } from './basket-acts.ts';
 import { BestForm } from './best.tsx';
 import { GaForm } from './ga.tsx';
@@ -79,6 +80,11 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
       {state.hold && <ChangeNote buyer={buyer} />}
       <NotNow phase={state.status!.phase} />
       <RefusalView buyer={buyer} state={state} drawing={drawing} onTake={setSelected} replaces={replaces} />
+      {hasCodes(event) && (
+        <div class="card">
+          <AccessCode buyer={buyer} state={state} />
+        </div>
+      )}
       <Ways way={way} onWay={setWay} />
       <div class={way === 'best' ? 'choose-grid narrow-grid' : 'choose-grid'}>
         <div class="choose-main card">

@@ -6,6 +6,7 @@ import { announce } from '../shared/live.tsx';
 import { Notice, ViewHeading } from '../shared/shell.tsx';
 import { clockFace, count, dateTime, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { AccessCode, hasCodes, isPresale } from './access-code.tsx';
 import { waitingIn } from './line.ts';
 import { join } from './line-acts.ts';
 import type { Buyer, BuyerState, View } from './session.ts';
@@ -13,20 +14,26 @@ import type { Buyer, BuyerState, View } from './session.ts';
 /** Name and the facts that stay in sight on every step; shorter once seats are being chosen. */
 export function EventHeader(props: { event: EventObject; status: StatusObject; view: View }) {
   const { event, status } = props;
+  const presale = isPresale(event, status, useServerNow(event.presaleAt !== undefined));
   const short = ['choose', 'basket', 'pay', 'look'].includes(props.view);
   return (
     <div class={short ? 'event-header short' : 'event-header'}>
       <div class="event-title">
-        {!short && <p class={`phase phase-${status.phase}`}>{texts.phases[status.phase]}</p>}
+        {!short && (
+          <p class={`phase phase-${status.phase}`}>
+            {presale ? texts.access.phase : texts.phases[status.phase]}
+          </p>
+        )}
         <h1 tabIndex={-1}>{event.name}</h1>
         {event.performanceAt && <p class="when">{dateTime(event.performanceAt)}</p>}
       </div>
-      {!short && <Facts event={event} status={status} />}
+      {!short && <Facts event={event} status={status} presale={presale} />}
     </div>
   );
 }
 
-function Facts({ event, status }: { event: EventObject; status: StatusObject }) {
+function Facts(props: { event: EventObject; status: StatusObject; presale: boolean }) {
+  const { event, status, presale } = props;
   const range = status.priceRange;
   return (
     <dl class="facts">
@@ -40,7 +47,13 @@ function Facts({ event, status }: { event: EventObject; status: StatusObject }) 
         <dt>{texts.event.left}</dt>
         <dd class="num">{texts.event.leftOf(status.seats.left, status.seats.total)}</dd>
       </div>
-      {status.phase !== 'open' && event.opensAt && (
+      {status.phase !== 'open' && event.presaleAt && (
+        <div>
+          <dt>{texts.access.presaleFrom}</dt>
+          <dd>{dateTime(event.presaleAt)}</dd>
+        </div>
+      )}
+      {(status.phase !== 'open' || presale) && event.opensAt && (
         <div>
           <dt>{texts.event.opens}</dt>
           <dd>{dateTime(event.opensAt)}</dd>
@@ -67,6 +80,7 @@ function Facts({ event, status }: { event: EventObject; status: StatusObject }) 
 export function EventView({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
   const event = state.event!;
   const status = state.status!;
+  const presale = isPresale(event, status, useServerNow(event.presaleAt !== undefined));
   return (
     <div class="two-columns">
       <section class="card stack-l">
@@ -89,13 +103,20 @@ export function EventView({ buyer, state }: { buyer: Buyer; state: BuyerState })
         {event.orderFee > 0 && (
           <p class="muted small">{texts.event.orderFee(money(event.orderFee, event.currency))}</p>
         )}
+        {hasCodes(event) && (
+          <>
+            <p class="muted small">{texts.access.help}</p>
+            {!presale && <AccessCode buyer={buyer} state={state} />}
+          </>
+        )}
       </section>
     </div>
   );
 }
 
 function Opening({ buyer, state, status }: { buyer: Buyer; state: BuyerState; status: StatusObject }) {
-  const now = useServerNow(status.phase === 'scheduled');
+  const { presaleAt } = state.event!;
+  const now = useServerNow(status.phase === 'scheduled' || presaleAt !== undefined);
   const left = status.opensAt === null ? null : status.opensAt - now;
   const minutes = left === null ? null : Math.ceil(left / 60_000);
   useEffect(() => {
@@ -125,6 +146,26 @@ function Opening({ buyer, state, status }: { buyer: Buyer; state: BuyerState; st
         <p class="muted">{left === null ? texts.event.opensAtUnknown : texts.event.keepOpen}</p>
         <JoinButton buyer={buyer} state={state} enabled={false} />
         <LookButton buyer={buyer} />
+      </div>
+    );
+  }
+  if (isPresale(state.event!, status, now)) {
+    const opened = state.code?.presale === true;
+    return (
+      <div class="stack">
+        <ViewHeading>{texts.access.presaleTitle}</ViewHeading>
+        <p>{opened ? texts.access.presaleUnlocked : texts.access.presaleHelp}</p>
+        <AccessCode buyer={buyer} state={state} />
+        <LineLength status={status} />
+        <JoinButton buyer={buyer} state={state} enabled={opened} />
+        <p class="muted">
+          {texts.access.publicIn}{' '}
+          <span class="num" role="timer">
+            <Countdown ms={left ?? 0} />
+          </span>
+        </p>
+        <LookButton buyer={buyer} />
+        <p class="muted small">{texts.event.cookies}</p>
       </div>
     );
   }
@@ -209,9 +250,20 @@ export function PriceTable({ event }: { event: EventObject }) {
           <tr key={one.category}>
             <td>
               <Swatch color={one.color} /> {one.category}
+              {one.locked && <div class="muted small">{texts.access.locked}</div>}
             </td>
             <td class="amount">
               {money(one.price, event.currency)}
+              {(event.kinds ?? []).map(({ id, name, locked }) => {
+                const price = one.kinds?.[id];
+                if (price === undefined) return null;
+                return (
+                  <div key={id} class="small">
+                    {texts.access.kinds.option(name, money(price, event.currency))}
+                    {locked && <span class="muted"> ({texts.access.locked})</span>}
+                  </div>
+                );
+              })}
               {one.fee > 0 && (
                 <div class="muted small">{texts.event.fee(money(one.fee, event.currency))}</div>
               )}

@@ -1,4 +1,6 @@
+import { fullKind } from '../../src/core/prices.ts';
 import type {
+  CodeAnswer,
   EventObject,
   HoldAnswer,
   OrderAnswer,
@@ -18,7 +20,7 @@ import {
 import { createStore, type Store } from '../shared/store.ts';
 import type { Place } from './line.ts';
 
-export type Act = 'join' | 'hold' | 'release' | 'order' | 'pay' | 'close';
+export type Act = 'join' | 'hold' | 'release' | 'order' | 'pay' | 'close' | 'code';
 
 export interface Pass {
   pass: string;
@@ -28,7 +30,7 @@ export interface Pass {
 
 /** What a buyer wants held: named seats or the best available. */
 export type Wish =
-  | { seats: { seat: number }[] }
+  | { seats: { seat: number; kind?: string }[] }
   | { best: { quantity: number; category?: string; section?: string } };
 
 /** A refused hold, explained in place. */
@@ -45,6 +47,10 @@ export interface BuyerState {
   place: Place | null;
   pass: Pass | null;
   hold: HoldAnswer | null;
+  /** The kind of ticket chosen for each seat of the hold, by seat number; full for those that are not in it. */
+  kinds: Record<number, string>;
+  /** What the access code opens that this browser has shown. */
+  code: CodeAnswer | null;
   order: OrderAnswer | null;
   /** An order of this browser that is bought already: linked, never in the way of another purchase. */
   bought: { order: string; secret: string | null } | null;
@@ -90,6 +96,8 @@ export function createBuyer(eventId: string): Buyer {
     place: null,
     pass: null,
     hold: null,
+    kinds: {},
+    code: null,
     order: null,
     bought: null,
     sessionOver: false,
@@ -145,11 +153,54 @@ export function viewOf(state: BuyerState): View {
 
 /** Puts a hold into the page and the browser's memory, or takes it out. */
 export function setHold(buyer: Buyer, hold: HoldAnswer | null): void {
-  if (hold) buyer.keep.write('hold', { hold: hold.hold, receipt: hold.receipt });
+  const kinds = hold ? kindsOf(buyer, hold) : {};
+  if (hold) keepHold(buyer, hold, kinds);
   else buyer.keep.drop('hold');
-  buyer.store.set({ hold, changing: false });
+  buyer.store.set({ hold, kinds, changing: false });
   // The pause that is under way was chosen for a page without a hold: it may be half a minute long.
   if (hold) buyer.lookSoon();
+}
+
+interface KeptHold {
+  hold: string;
+  receipt: string;
+  kinds?: Record<number, string>;
+}
+
+/** A hold itself knows no kinds: this browser remembers them, else they are those that the answer priced. */
+function kindsOf(buyer: Buyer, hold: HoldAnswer): Record<number, string> {
+  const kept = buyer.keep.read<KeptHold>('hold');
+  if (kept?.hold === hold.hold && kept.kinds) return kept.kinds;
+  const chosen = hold.seats.filter(({ kind }) => kind !== fullKind);
+  return Object.fromEntries(chosen.map(({ seat, kind }) => [seat, kind]));
+}
+
+function keepHold(buyer: Buyer, hold: HoldAnswer, kinds: Record<number, string>): void {
+  const some = Object.keys(kinds).length > 0 ? { kinds } : {};
+  buyer.keep.write('hold', { hold: hold.hold, receipt: hold.receipt, ...some } satisfies KeptHold);
+}
+
+export function chooseKind(buyer: Buyer, seat: number, kind: string): void {
+  const { hold, kinds } = buyer.store.get();
+  if (!hold) return;
+  const { [seat]: _before, ...others } = kinds;
+  const chosen = kind === fullKind ? others : { ...others, [seat]: kind };
+  keepHold(buyer, hold, chosen);
+  buyer.store.set({ kinds: chosen });
+}
+
+/** The hold's seats with the kinds that were chosen, at the event's prices. */
+export function pricedSeats(state: Pick<BuyerState, 'event' | 'hold' | 'kinds'>): SeatInfo[] {
+  return (state.hold?.seats ?? []).map((seat) => {
+    const listed = state.event?.prices.find(({ category }) => category === seat.category);
+    const kind = state.kinds[seat.seat] ?? fullKind;
+    const price = kind === fullKind ? listed?.price : listed?.kinds?.[kind];
+    // A kind that this category is not sold to (any more) is none.
+    if (price === undefined)
+      return { ...seat, kind: fullKind, kindName: undefined, price: listed?.price ?? seat.price };
+    const kindName = state.event?.kinds?.find(({ id }) => id === kind)?.name;
+    return { ...seat, kind, kindName, price };
+  });
 }
 
 export function setOrder(buyer: Buyer, order: OrderAnswer | null): void {

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact';
+import { minorOf as exactMinorOf } from '../../src/core/money.ts';
 import type { Problem } from '../../src/http/api-types.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { minorDigits } from '../shared/texts/format.ts';
 
 /** A labelled text input with its hint. */
 export function Field(props: {
@@ -64,11 +64,7 @@ export function refusal(answer: { kind: 'lost' } | { kind: 'problem'; problem: P
 /** `49`, `49.5`, `49,50` in major units to minor ones; null when it is no amount. */
 export function minorOf(text: string, currency: string): number | null {
   const plain = text.trim().replace(',', '.');
-  if (!/^\d{1,9}(\.\d{1,3})?$/.test(plain)) return null;
-  const digits = minorDigits(currency);
-  const [whole = '0', part = ''] = plain.split('.');
-  if (part.length > digits) return null;
-  return Number(whole) * 10 ** digits + Number(part.padEnd(digits, '0') || '0');
+  return /^\d{1,9}(\.\d{1,3})?$/.test(plain) ? exactMinorOf(plain, currency) : null;
 }
 
 /** A `datetime-local` value is in the browser's time zone. */

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import type { SeatInfo } from '../../src/http/api-types.ts';
 import { money } from './texts/format.ts';
 import { texts } from './texts/texts.ts';
@@ -11,6 +12,8 @@ export function SeatTable(props: {
   orderFee: number;
   total: number;
   onRemove?: (seat: number) => void;
+  /** Where the kind of each ticket can be chosen: the control for one seat, in place of the kind's name. */
+  kindOf?: (seat: SeatInfo, where: string) => ComponentChildren;
 }) {
   const { seats, currency } = props;
   return (
@@ -36,7 +39,11 @@ export function SeatTable(props: {
               <td>
                 <strong>{texts.map.sectionName(seat.sectionName)}</strong>
                 <div>{where}</div>
-                <div class="muted small">{seat.category}</div>
+                <div class="muted small">
+                  {seat.category}
+                  {!props.kindOf && seat.kindName && ` · ${seat.kindName}`}
+                </div>
+                {props.kindOf?.(seat, `${texts.map.sectionName(seat.sectionName)}, ${where}`)}
               </td>
               <td class="amount">
                 {money(seat.price, currency)}

@@ -2,7 +2,7 @@
  * What a browser keeps for one event, one key a fact, so that two tabs which write different facts never overwrite each
  * other. Storage may be refused (private windows, full): then the facts live as long as the page.
  */
-export type Fact = 'place' | 'pass' | 'hold' | 'order';
+export type Fact = 'place' | 'pass' | 'hold' | 'order' | 'code';
 
 export interface Keep {
   read<T>(fact: Fact): T | null;
@@ -50,7 +50,8 @@ export function createKeep(event: string, area: Storage | null): Keep {
     },
     onChange(listener) {
       const handle = (change: StorageEvent) => {
-        const fact = (['place', 'pass', 'hold', 'order'] as const).find((one) => name(one) === change.key);
+        const facts = ['place', 'pass', 'hold', 'order', 'code'] as const;
+        const fact = facts.find((one) => name(one) === change.key);
         if (!fact) return;
         memory.delete(name(fact));
         listener(fact);

@@ -1,3 +1,4 @@
+import { accessTexts } from './en-access.ts';
 import { basketTexts, paymentTexts } from './en-basket.ts';
 import { mapTexts } from './en-map.ts';
 import { orderTexts } from './en-order.ts';
@@ -141,6 +142,7 @@ export const en = {
       plural(minutes, { one: '# minute left to choose seats.', other: '# minutes left to choose seats.' }),
   },
   map: mapTexts,
+  access: accessTexts,
   basket: basketTexts,
   payment: paymentTexts,
   order: orderTexts,

@@ -1,3 +1,4 @@
+import { decimalOf, exponentOf, stepOf } from '../../../src/core/money.ts';
 import { language } from './language.ts';
 
 const numbers = new Intl.NumberFormat(language);
@@ -15,21 +16,20 @@ export function plural(
 
 const currencies = new Map<string, Intl.NumberFormat>();
 
-/** Minor units to text. How many decimals a currency has comes from Intl, as on the server. */
+/**
+ * Minor units to text, exact. How many decimals a currency has comes from the one table that everything counts by: Intl's own
+ * differs for some. Where no coin is smaller than the unit, no decimals are shown.
+ */
 export function money(minor: number, currency: string): string {
   let format = currencies.get(currency);
   if (!format) {
-    format = new Intl.NumberFormat(language, { style: 'currency', currency });
+    const digits = stepOf(currency) === 100 ? 0 : exponentOf(currency);
+    const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    format = new Intl.NumberFormat(language, { style: 'currency', currency, ...fraction });
     currencies.set(currency, format);
   }
-  return format.format(minor / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
-}
-
-export function minorDigits(currency: string): number {
-  return (
-    new Intl.NumberFormat(language, { style: 'currency', currency }).resolvedOptions()
-      .maximumFractionDigits ?? 2
-  );
+  // A decimal numeral is formatted without passing through floating point.
+  return format.format(decimalOf(minor, currency) as `${number}`);
 }
 
 const dates = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'short' });

@@ -1,0 +1,121 @@
+import { useRef, useState } from 'preact/hooks';
+import type { CodeAnswer, EventObject, StatusObject } from '../../src/http/api-types.ts';
+import { persist } from '../shared/api.ts';
+import { announce } from '../shared/live.tsx';
+import { problemText } from '../shared/problem.tsx';
+import { texts } from '../shared/texts/texts.ts';
+import type { Buyer, BuyerState } from './session.ts';
+
+const words = texts.access;
+
+/** Whether anything about the event is opened by codes. */
+export function hasCodes(event: EventObject): boolean {
+  return (
+    event.presaleAt !== undefined ||
+    event.prices.some(({ locked }) => locked) ||
+    (event.kinds ?? []).some(({ locked }) => locked)
+  );
+}
+
+/** Open, but only to those whose code opens the presale. `now`: server's time. */
+export function isPresale(event: EventObject, status: StatusObject, now: number): boolean {
+  return (
+    status.phase === 'open' &&
+    event.presaleAt !== undefined &&
+    status.opensAt !== null &&
+    now < status.opensAt
+  );
+}
+
+/** Shows the code once; from then on the browser carries it. */
+async function showCode(buyer: Buyer, code: string): Promise<string | null> {
+  const { store, keep } = buyer;
+  if (store.get().busy) return null;
+  store.set({ busy: 'code' });
+  const answer = await persist<CodeAnswer>(
+    `/api/events/${encodeURIComponent(buyer.eventId)}/code`,
+    { method: 'POST', body: { code } },
+    { onTrouble: buyer.trouble },
+  );
+  store.set({ busy: null, trouble: 0 });
+  if (answer.kind !== 'ok') return answer.kind === 'problem' ? problemText(answer.problem) : null;
+  keep.write('code', answer.body);
+  const { problem } = store.get();
+  store.set({ code: answer.body, problem: problem?.field === '/code' ? null : problem });
+  return null;
+}
+
+/** The field for a code; once one is taken, what it opens, and the way to another. */
+export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
+  const input = useRef<HTMLInputElement>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [again, setAgain] = useState(false);
+  const busy = state.busy === 'code';
+  const refused = state.problem?.field === '/code';
+  if (state.code && !again && !refused) {
+    return (
+      <section class="access-code stack" aria-label={words.title}>
+        <p>
+          <strong>{state.code.code}</strong> {words.opened(whatOpens(state.event!, state.code))}
+          {state.code.seatsMax !== null && ` ${words.seatsMax(state.code.seatsMax)}`}
+        </p>
+        <div>
+          <button type="button" class="button small" onClick={() => setAgain(true)}>
+            {words.other}
+          </button>
+        </div>
+      </section>
+    );
+  }
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (busy) return;
+    const code = input.current!.value.trim();
+    const wrong = code === '' ? words.missing : await showCode(buyer, code);
+    setError(wrong);
+    const opened = buyer.store.get().code;
+    if (wrong) input.current?.focus();
+    else if (opened) {
+      setAgain(false);
+      announce(words.opened(whatOpens(state.event!, opened)));
+    }
+  };
+  return (
+    <form
+      class="access-code stack"
+      aria-label={words.title}
+      noValidate
+      onSubmit={(event) => void submit(event)}
+    >
+      <div class="field">
+        <label for="access-code">{words.code}</label>
+        <div class="row">
+          <input
+            id="access-code"
+            ref={input}
+            autoComplete="off"
+            autoCapitalize="characters"
+            spellcheck={false}
+            maxLength={100}
+            aria-invalid={error ? 'true' : undefined}
+            aria-describedby="access-code-hint access-code-error"
+          />
+          <button type="submit" class="button" aria-disabled={busy}>
+            {busy ? words.checking : words.use}
+          </button>
+        </div>
+        <span id="access-code-hint" class="hint">
+          {words.hint}
+        </span>
+        <span id="access-code-error" class="error" role="alert">
+          {error}
+        </span>
+      </div>
+    </form>
+  );
+}
+
+function whatOpens(event: EventObject, code: CodeAnswer): string[] {
+  const names = code.kinds.map((id) => event.kinds?.find((kind) => kind.id === id)?.name ?? id);
+  return [...(code.presale ? [words.opensPresale] : []), ...code.categories, ...names];
+}
