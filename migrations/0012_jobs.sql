@@ -103,7 +103,7 @@ CREATE TABLE mailbox_attachments (
 -- What follows a step of an order, called inside the step's own transaction after all its locks. `p_what` is one of
 -- order.confirmed (captured), order.closed_late (late money given back), order.cancelled, refund.created, refund.succeeded,
 -- refund.failed. `p_detail` names the cause, {"refund": id} or {"operation": id}: the same thing twice is one mail. It may
--- also carry "amount" (minor units given back to the buyer) and "seats" (numbers of those that are no longer his).
+-- also carry "amount" (minor units that go back to the buyer) and "tickets" (ids of those that are valid no more).
 CREATE FUNCTION order_happened(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_mail uuid := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation')))::uuid;

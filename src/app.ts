@@ -1,10 +1,11 @@
 import os from 'node:os';
 import path from 'node:path';
 import { startController } from './app-controller.ts';
+import { openDocuments, startFulfilment } from './app-fulfilment.ts';
 import { startCooldowns, startLimitTasks } from './app-limits.ts';
 import { openPayments } from './app-payments.ts';
-import { openRefunds } from './app-refunds.ts';
 import { readiness } from './app-ready.ts';
+import { openRefunds } from './app-refunds.ts';
 import {
   type ArbiterOptions,
   announcingEvents,
@@ -19,16 +20,24 @@ import {
   ownKeys,
   startConfiguredRedis,
 } from './app-stores.ts';
+import { startWebhooks } from './app-webhooks.ts';
 import { createCheckout } from './checkout/checkout.ts';
+import { createInbox } from './checkout/inbox.ts';
 import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
+import { createAccountTokens } from './http/account-token.ts';
 import { createAccessCodes } from './http/access-codes.ts';
 import type { HttpDeps } from './http/deps.ts';
+import { registerMailbox } from './http/mailbox.ts';
 import { registerOrganiser } from './http/organiser.ts';
+import { registerOrganiserEntry } from './http/organiser-entry.ts';
+import { registerOrganiserMails } from './http/organiser-mails.ts';
 import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
 import { createOrganiserSessions } from './http/organiser-sessions.ts';
+import { registerOrganiserWebhooks } from './http/organiser-webhooks.ts';
 import { createPathMeter, type PathMeter } from './http/path-meter.ts';
-import { buildServer } from './http/server.ts';
+import { buildServer, type App as Scope } from './http/server.ts';
+import { registerTicketDocument } from './http/ticket-document.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
 import type { PaymentProvider } from './payments/provider.ts';
 import { createPublishedReader } from './read-path/published-reader.ts';
@@ -82,6 +91,8 @@ export interface App {
   organiser: { email: string; password: string };
   /** The simulator's page, where it takes the payments. */
   simulatorUrl: string | null;
+  /** The local mailbox's page, where it takes the mails. */
+  mailboxUrl: string | null;
   stop(): Promise<void>;
 }
 
@@ -96,7 +107,7 @@ export class StartInterrupted extends Error {
 }
 
 /** Connections: of the server's 100 some are left for the command line and the operator. */
-const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3 };
+const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3, fulfilment: 4 };
 const organiserStatementMs = 120_000;
 
 /** Puts the parts together, bottom up; what was opened last is closed first. */
@@ -165,6 +176,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     random,
     log,
   });
+  let onProviderEvent = (): void => {};
   const checkout = createCheckout({
     record,
     arbiter,
@@ -172,6 +184,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     refunds,
     orderIdOf: credentials.orderIdOf,
     owner: processName(config, random),
+    onProviderEvent: () => onProviderEvent(),
     clock,
     random,
     log,
@@ -185,6 +198,10 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     reconciler.start();
     shutdown.add('cancelling of events', () => cancelEvent.stop());
     cancelEvent.start();
+    const inbox = createInbox({ record, payments: checkout.payments, clock, log });
+    shutdown.add('inbox of provider events', () => inbox.stop());
+    inbox.start();
+    onProviderEvent = inbox.wake;
     const { provider } = payments;
     startLimitTasks({ db, clock, log, shutdown, provider, record, owner: processName(config, random) });
   }
@@ -196,7 +213,19 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const own = { db: leaderDb, watchDb, redis, owner, payment, shutdown };
     ({ look } = startController({ ...options, ...line, ...own }));
   }
+  const ticketKey = storedTicketKey(config.dataDir);
+  const documents = openDocuments(config, { db, events, ticketKey });
+  const fulfil = (publicUrl: string): void => {
+    if (!started.has('worker')) return;
+    const { orderSecretOf } = credentials;
+    const own = { databaseUrl, events, ticketKey, documents, orderSecretOf, publicUrl, shutdown };
+    const fulfilmentDb = pool('fulfilment', poolSizes.fulfilment);
+    startFulfilment(config, { ...options, ...own, db: fulfilmentDb });
+    startWebhooks(config, { ...options, db: fulfilmentDb, shutdown });
+  };
   if (!started.has('web')) {
+    const { host, port, publicUrl } = config.http;
+    fulfil(publicUrl ?? `http://${urlHost(host)}:${port ?? 3000}`);
     return {
       url: null,
       db,
@@ -204,6 +233,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
       databaseUrl,
       organiser,
       simulatorUrl: payments.simulatorUrl,
+      mailboxUrl: null,
       stop: () => stopAll(shutdown),
     };
   }
@@ -216,11 +246,14 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const port = await freeHttpPort(config.http.host, config.http.port);
   const listening = `http://${urlHost(config.http.host)}:${port}`;
   const url = config.http.publicUrl ?? listening;
-  const ticketKey = storedTicketKey(config.dataDir);
+  const { accountSecret } = config;
+  const accountTokens =
+    accountSecret === undefined ? undefined : createAccountTokens({ secret: accountSecret, clock });
   const deps: HttpDeps = {
     clock,
     random,
     log,
+    accountTokens,
     publicUrl: () => url,
     trustProxy:
       typeof config.http.trustProxy === 'object' ? [...config.http.trustProxy] : config.http.trustProxy,
@@ -250,6 +283,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     ready: readiness({ db, published, provider: payments.provider, redis, clock }),
   };
   const organiserDeps = {
+    accountTokens,
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
     events,
     clock,
@@ -260,9 +294,15 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     arbiter,
     redisServers: settings.servers.map(({ name }) => name),
   };
+  const signedIn = createOrganiserSessions(organiserDeps).require;
   const server = await buildServer({ ...deps, pathMeter }, [
     (scope) => registerOrganiser(scope, organiserDeps),
-    (scope) => registerOrganiserRefunds(scope, routes, createOrganiserSessions(organiserDeps).require),
+    (scope) => registerOrganiserRefunds(scope, routes, signedIn),
+    (scope) => registerOrganiserMails(scope, organiserDeps),
+    (scope) => registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
+    (scope) => registerOrganiserEntry(scope, { ...organiserDeps, publicKey: ticketKey.publicKey }, signedIn),
+    (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
+    ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
   ]);
   shutdown.add('web server', () => server.close());
   try {
@@ -271,6 +311,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     throw new StartProblem(`Port ${port} cannot be listened on: ${(error as Error).message}`);
   }
   await payments.webhooksTo(`${listening}/api/webhooks/stripe`);
+  fulfil(url);
   shutdown.add(
     'path reports',
     reportPathEverySecond({ db, clock, log, owner: processName(config, random), meter: pathMeter }),
@@ -282,6 +323,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     databaseUrl,
     organiser,
     simulatorUrl: payments.simulatorUrl,
+    mailboxUrl: config.mail.smtpUrl === undefined ? `${listening}/dev/mail` : null,
     stop: () => stopAll(shutdown),
   };
 }

@@ -102,6 +102,7 @@ function welcome(app: App, event: string | null): string {
     `  API        ${app.url}/docs`,
   ];
   if (app.simulatorUrl) lines.push(`  Payments   simulated: ${app.simulatorUrl}  (card 4242 4242 4242 4242)`);
+  if (app.mailboxUrl) lines.push(`  Mail       kept here: ${app.mailboxUrl}`);
   return [...lines, '', '  Ctrl-C stops everything; the next start goes on where this one ended.', ''].join(
     '\n',
   );

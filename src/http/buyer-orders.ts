@@ -11,10 +11,12 @@ import type { House } from '../sales/events.ts';
 import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
 import { linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
+import { createBestSeats } from './best-seats.ts';
 import { buyerOf } from './buyer-details.ts';
 import { findMine } from './buyer-holds.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
+import { createMyOrder } from './my-order.ts';
 import { problemOfClose, problemOfPay, problemOfReserve } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';
 import {
@@ -27,40 +29,34 @@ import {
   PendingSchema,
   problemResponses,
   TicketsSchema,
-  uuidPattern,
 } from './schemas.ts';
 import { checkKind } from './seat-wish.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
-const uuidForm = new RegExp(uuidPattern);
 const tags = ['orders'];
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
 export function registerOrders(app: App, deps: HttpDeps): void {
   const { credentials, checkout, events, clock, accessCodes } = deps;
   const visitors = createVisitors(deps);
+  const best = createBestSeats(deps);
 
-  /** The order, for its visitor's browser or for whoever has its secret; for others it does not exist. */
-  async function mine(request: FastifyRequest<{ Params: { order: string } }>): Promise<Order> {
-    const id = request.params.order;
-    const order = uuidForm.test(id) ? await checkout.find(id) : null;
-    const visitor = visitors.of(request);
-    if (!order || (order.visitor !== visitor && !bearsSecret(request, id))) throw problem('unknown_order');
-    return order;
-  }
-
-  function bearsSecret(request: FastifyRequest, order: string): boolean {
-    const secret = /^Bearer ([\w-]{1,100})$/i.exec(request.headers.authorization ?? '')?.[1];
-    return secret !== undefined && credentials.orderSecretMatches(order, secret);
-  }
+  const myOrder = createMyOrder(deps);
+  const mine = (request: FastifyRequest<{ Params: { order: string } }>): Promise<Order> =>
+    myOrder(request, request.params.order);
 
   async function answer(order: Order, seen?: PaymentNow): Promise<OrderAnswer> {
     const open = order.state === 'reserved' && !seen;
     const payment = open ? paymentNow(await deps.operations(order.order)) : seen;
     const event = await events.findByNo(order.eventNo);
     assert(event, `the event of order ${order.order} exists`);
-    return orderAnswer(order, event, await events.house(event), clock.now(), payment);
+    const house = await events.house(event);
+    const said = orderAnswer(order, event, house, clock.now(), payment);
+    if (order.reason !== 'late_payment') return said;
+    const seats = order.lines.map(({ seat }) => seat);
+    const near = best.nearest(event, house, { kind: 'seats', seats }, [], null);
+    return { ...said, near: seatInfos(house, linesOf(event, house, near)) };
   }
 
   async function paid(outcome: PayOutcome) {
@@ -121,7 +117,8 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         orderFee,
         accessCode,
         currency: event.currency,
-        account,
+        // An account that was proved before holding counts; an address is only what somebody typed.
+        account: hold.holder === hold.visitor ? account : hold.holder,
         buyer,
       });
       if (outcome.kind !== 'order') throw problemOfReserve(outcome, event.onSaleAt);
@@ -281,7 +278,10 @@ function chosenLines(
 
 function checkTotal(agreed: number | undefined, amount: number): void {
   if (amount > amountMax) {
-    throw problem('invalid_field', { field: '/seats', detail: 'So much cannot be paid at once. Order fewer seats.' });
+    throw problem('invalid_field', {
+      field: '/seats',
+      detail: 'So much cannot be paid at once. Order fewer seats.',
+    });
   }
   if (agreed !== undefined && agreed !== amount) {
     throw problem('price_differs', { field: '/total', extra: { amount } });

@@ -56,7 +56,7 @@ export function OrderPage(props: { orderId: string; secret: string | null }) {
             <StateCard order={order} />
             {order.state === 'paid' &&
               (state.tickets ? (
-                <Tickets tickets={state.tickets} order={order} />
+                <Tickets tickets={state.tickets} order={order} secret={order.secret ?? props.secret} />
               ) : (
                 <p class="pulse">{words.ticketsSoon}</p>
               ))}

@@ -7,7 +7,11 @@ import { texts } from '../shared/texts/texts.ts';
 const words = texts.order;
 
 /** One card a ticket; one ticket a block on paper. */
-export function Tickets(props: { tickets: TicketsAnswer['tickets']; order: OrderAnswer }) {
+export function Tickets(props: {
+  tickets: TicketsAnswer['tickets'];
+  order: OrderAnswer;
+  secret: string | null;
+}) {
   const { tickets, order } = props;
   return (
     <section class="stack" aria-labelledby="tickets-title">
@@ -17,6 +21,7 @@ export function Tickets(props: { tickets: TicketsAnswer['tickets']; order: Order
         </h2>
         <div class="row no-print">
           <CopyLink />
+          <Download order={order.order} secret={props.secret} />
           <button type="button" class="button" onClick={() => window.print()}>
             {words.print}
           </button>
@@ -89,4 +94,44 @@ function CopyLink() {
       {copied ? words.copied : words.copy}
     </button>
   );
+}
+
+/** Wider than this, a page of paper is of more use than one as wide as a phone. CSS pixels. */
+const phoneWidthMax = 600;
+
+/**
+ * The ticket document. A plain link would do in the browser that bought; from a mail opened elsewhere the secret has to go
+ * with the request, and never into an address.
+ */
+function Download(props: { order: string; secret: string | null }) {
+  const [state, setState] = useState<'idle' | 'busy' | 'failed'>('idle');
+  const download = async () => {
+    setState('busy');
+    const size = window.innerWidth <= phoneWidthMax ? 'phone' : 'a4';
+    const headers = props.secret ? { authorization: `Bearer ${props.secret}` } : undefined;
+    const path = `/api/orders/${encodeURIComponent(props.order)}/tickets.pdf?size=${size}`;
+    try {
+      const answer = await fetch(path, { headers, credentials: 'same-origin' });
+      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      save(await answer.blob(), 'tickets.pdf');
+      setState('idle');
+    } catch {
+      setState('failed');
+      announce(words.downloadFailed);
+    }
+  };
+  return (
+    <button type="button" class="button" disabled={state === 'busy'} onClick={() => void download()}>
+      {state === 'failed' ? words.downloadFailed : words.download}
+    </button>
+  );
+}
+
+function save(file: Blob, name: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  // The browser has taken the file by then, also on a slow telephone.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

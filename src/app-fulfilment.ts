@@ -1,0 +1,71 @@
+import type { Runtime } from './app.ts';
+import type { OrderId } from './core/hold.ts';
+import { type IssuedOrderParts, readIssuedOrder } from './fulfilment/issued-order.ts';
+import { createJobQueue } from './fulfilment/job-queue.ts';
+import { createSmtpTransport, type MailTransport } from './fulfilment/mail-transport.ts';
+import { createMailboxTransport } from './fulfilment/mailbox.ts';
+import { createTasks } from './fulfilment/tasks.ts';
+import type { DocumentSize, TicketDocuments } from './fulfilment/ticket-document.ts';
+import type { Config } from './runtime/config.ts';
+import type { Shutdown } from './runtime/shutdown.ts';
+import type { Db } from './sales/db.ts';
+import type { Order } from './sales/record.ts';
+
+export interface Documents extends TicketDocuments {
+  /** Null: the order has no valid ticket. */
+  ofOrder(order: Order, size: DocumentSize): Promise<Uint8Array | null>;
+}
+
+/** What makes documents is loaded with the first one: a start, and a process that makes none, do without. */
+export function openDocuments(config: Config, parts: IssuedOrderParts): Documents {
+  let loading: Promise<TicketDocuments> | undefined;
+  const load = async (): Promise<TicketDocuments> => {
+    const { createTicketDocuments } = await import('./fulfilment/ticket-document.ts');
+    return createTicketDocuments({ timeZone: config.mail.timeZone });
+  };
+  const render: TicketDocuments['render'] = async (issued, size) => {
+    loading ??= load().catch((error) => {
+      loading = undefined;
+      throw error;
+    });
+    return (await loading).render(issued, size);
+  };
+  return {
+    render,
+    async ofOrder(order, size) {
+      const issued = await readIssuedOrder(parts, order);
+      return issued.seats.some(({ ticket }) => ticket !== null) ? await render(issued, size) : null;
+    },
+  };
+}
+
+/** What the worker role runs besides the reconciler: the job queue with all that follows a step of an order. */
+export function startFulfilment(
+  config: Config,
+  parts: Runtime &
+    IssuedOrderParts & {
+      db: Db;
+      databaseUrl: string;
+      documents: Documents;
+      orderSecretOf(order: OrderId): string;
+      /** The address that buyers see. */
+      publicUrl: string;
+      shutdown: Shutdown;
+    },
+): void {
+  const { db, databaseUrl, documents, shutdown, clock, log } = parts;
+  const transport = openMailTransport(config, db);
+  shutdown.add('mail', () => transport.close());
+  const { from, timeZone } = config.mail;
+  const ticketDocument: Parameters<typeof createTasks>[0]['ticketDocument'] = (issued) =>
+    documents.render(issued, 'a4');
+  const tasks = createTasks({ ...parts, transport, from, timeZone, ticketDocument });
+  const queue = createJobQueue({ databaseUrl, db, tasks, clock, log });
+  shutdown.add('job queue', () => queue.stop());
+  queue.start();
+}
+
+function openMailTransport(config: Config, db: Db): MailTransport {
+  const { smtpUrl } = config.mail;
+  return smtpUrl === undefined ? createMailboxTransport({ db }) : createSmtpTransport({ url: smtpUrl });
+}

@@ -1,0 +1,264 @@
+import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
+import { moneyWords, placeOf, plain, timeWords } from './words.ts';
+
+/** What happened to an order and is told to its buyer: the names that SQL's `order_happened` takes. */
+export type Happening =
+  | 'order.confirmed'
+  | 'order.closed_late'
+  | 'order.cancelled'
+  | 'refund.created'
+  | 'refund.succeeded';
+
+export interface HappeningDetail {
+  /** Minor units that go back to the buyer. */
+  amount?: number;
+  /** Seats that are no longer his. */
+  seats?: number[];
+}
+
+export interface Letter {
+  subject: string;
+  text: string;
+  html: string;
+  /** The ticket document goes with it. */
+  withTickets: boolean;
+}
+
+export interface LetterParts {
+  issued: IssuedOrder;
+  detail: HappeningDetail;
+  /** Opens the order page, with its secret behind the #. */
+  orderUrl: string;
+  timeZone: string;
+}
+
+/** A letter as it is said: its layout, as text and as HTML, is the same for all. */
+interface Said {
+  subject: string;
+  title: string;
+  paragraphs: string[];
+  seats: IssuedSeat[];
+  /** The sum below the seats. */
+  total: { words: string; amount: number } | null;
+  link: string;
+  note: string;
+  withTickets: boolean;
+}
+
+/** Null: nothing needs to be told (any more). Pure: the same parts make the same letter. */
+export function composeLetter(happening: Happening, parts: LetterParts): Letter | null {
+  const said = sayings[happening](parts);
+  if (!said) return null;
+  return {
+    subject: plain(said.subject),
+    text: asText(said, parts),
+    html: asHtml(said, parts),
+    withTickets: said.withTickets,
+  };
+}
+
+const openOrder = 'Your order';
+const keepNote = 'Whoever has this link can see the order and its tickets: do not pass it on.';
+
+const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
+  'order.confirmed': ({ issued }) => {
+    const seats = issued.seats.filter(({ ticket }) => ticket !== null);
+    if (seats.length === 0) return null;
+    const all = seats.length === issued.seats.length;
+    return {
+      subject: `Your tickets: ${issued.eventName}`,
+      title: 'Your tickets',
+      paragraphs: [
+        `Thank you, ${issued.buyer.name}. Your order is paid.`,
+        'Your tickets are in the attached document, one page each. Show the code at the entrance, on paper or on a screen.',
+      ],
+      seats,
+      total: all ? { words: 'Total', amount: issued.amount } : null,
+      link: 'See your order and your tickets',
+      note: keepNote,
+      withTickets: true,
+    };
+  },
+  'order.closed_late': ({ issued, detail }) => ({
+    subject: `Your seats were released: ${issued.eventName}`,
+    title: 'Your seats were released',
+    paragraphs: [
+      'Your payment came through after the time for paying had ended. By then your seats had been released and could not be taken again.',
+      detail.amount
+        ? moneyBack(issued, detail)
+        : 'You have not been charged. What your bank had set aside is given back; it may show the reservation for some days.',
+    ],
+    seats: issued.seats,
+    total: null,
+    link: openOrder,
+    note: '',
+    withTickets: false,
+  }),
+  'order.cancelled': ({ issued, detail }) => ({
+    subject: `Cancelled: your order for ${issued.eventName}`,
+    title: issued.reason === 'event_cancelled' ? 'The event is cancelled' : 'Your order is cancelled',
+    paragraphs: [
+      issued.reason === 'event_cancelled' ? `${issued.eventName} will not take place.` : '',
+      'Your tickets are valid no more.',
+      moneyBack(issued, detail),
+    ],
+    seats: issued.seats,
+    total: null,
+    link: openOrder,
+    note: '',
+    withTickets: false,
+  }),
+  'refund.created': ({ issued, detail }) => {
+    // The whole order is told about by its own letter.
+    if (issued.state === 'cancelled') return null;
+    const gone = issued.seats.filter(({ seat }) => detail.seats?.includes(seat));
+    const words = detail.amount === 0 ? 'Tickets were cancelled' : 'A refund is on its way';
+    return {
+      subject: `${words}: ${issued.eventName}`,
+      title: words,
+      paragraphs: [
+        moneyBack(issued, detail),
+        gone.length > 0 ? 'These tickets are valid no more:' : 'Your tickets stay valid.',
+      ],
+      seats: gone,
+      total: null,
+      link: openOrder,
+      note: keepNote,
+      withTickets: false,
+    };
+  },
+  'refund.succeeded': ({ issued, detail }) => {
+    // Tickets that cost nothing any more: there is no money to tell about.
+    if (detail.amount === 0) return null;
+    return {
+      subject: `Refunded: ${issued.eventName}`,
+      title: 'Your refund',
+      paragraphs: [
+        detail.amount === undefined
+          ? 'What you paid was given back to the card you paid with.'
+          : `${moneyWords(detail.amount, issued.currency)} were given back to the card you paid with.`,
+        'It may take your bank some days to show it.',
+      ],
+      seats: [],
+      total: null,
+      link: openOrder,
+      note: '',
+      withTickets: false,
+    };
+  },
+};
+
+function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
+  if (amount === 0) return '';
+  if (issued.reason === 'capture_refused')
+    return 'Your payment could not be taken. You have not been charged.';
+  const days = 'It may take your bank some days to show it.';
+  return amount === undefined
+    ? `What you paid goes back to the card you paid with. ${days}`
+    : `${moneyWords(amount, issued.currency)} go back to the card you paid with. ${days}`;
+}
+
+/** A note about the event, for all letters. */
+function eventLines({ issued, timeZone }: LetterParts): string[] {
+  const { eventName, venue, performanceAt } = issued;
+  return [
+    plain(eventName),
+    plain(venue),
+    performanceAt === null ? '' : timeWords(performanceAt, timeZone),
+  ].filter(Boolean);
+}
+
+function seatPrice(seat: IssuedSeat, { issued }: LetterParts): string {
+  return moneyWords(seat.price + seat.fee, issued.currency);
+}
+
+function asText(said: Said, parts: LetterParts): string {
+  const { issued, orderUrl } = parts;
+  const seats = said.seats.map(
+    (seat) => `- ${placeOf(seat)} (${plain(seat.category)}): ${seatPrice(seat, parts)}`,
+  );
+  const sums = said.total
+    ? [
+        issued.orderFee > 0 ? `Order fee: ${moneyWords(issued.orderFee, issued.currency)}` : '',
+        `${said.total.words}: ${moneyWords(said.total.amount, issued.currency)}`,
+      ]
+    : [];
+  const blocks = [
+    said.title,
+    eventLines(parts).join('\n'),
+    ...said.paragraphs.map(plain),
+    [...seats, ...sums].filter(Boolean).join('\n'),
+    `${said.link}:\n${orderUrl}`,
+    said.note,
+    `Order ${issued.order}`,
+  ];
+  return `${blocks.filter(Boolean).join('\n\n')}\n`;
+}
+
+const styles = {
+  body: 'margin:0;padding:24px 12px;background:#f4f5f7;font:16px/1.5 system-ui,-apple-system,Segoe UI,Roboto,Arial,sans-serif;color:#1a1d24',
+  card: 'max-width:560px;margin:0 auto;background:#fff;border-radius:12px;padding:28px 24px',
+  title: 'margin:0 0 4px;font-size:24px;line-height:1.25',
+  event: 'margin:0 0 20px;color:#4a5160',
+  table: 'width:100%;border-collapse:collapse;margin:16px 0',
+  cell: 'padding:8px 0;border-top:1px solid #e3e6eb;vertical-align:top',
+  price:
+    'padding:8px 0 8px 12px;border-top:1px solid #e3e6eb;vertical-align:top;text-align:right;white-space:nowrap',
+  button:
+    'display:inline-block;background:#1f4bd8;color:#fff;text-decoration:none;padding:12px 20px;border-radius:8px;font-weight:600',
+  small: 'margin:20px 0 0;font-size:13px;color:#4a5160',
+};
+
+/** One column, inline styles, no picture from elsewhere: that is what mail programs show alike. */
+function asHtml(said: Said, parts: LetterParts): string {
+  const { issued, orderUrl } = parts;
+  const rows = said.seats.map((seat) =>
+    tableRow(
+      `${foreign(placeOf(seat))}<br><span style="color:#4a5160">${foreign(plain(seat.category))}</span>`,
+      escapeHtml(seatPrice(seat, parts)),
+    ),
+  );
+  if (said.total && issued.orderFee > 0) {
+    rows.push(tableRow('Order fee', escapeHtml(moneyWords(issued.orderFee, issued.currency))));
+  }
+  if (said.total) {
+    const { words, amount } = said.total;
+    const sum = escapeHtml(moneyWords(amount, issued.currency));
+    rows.push(tableRow(`<strong>${escapeHtml(words)}</strong>`, `<strong>${sum}</strong>`));
+  }
+  return [
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+    '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light">',
+    `<title>${escapeHtml(plain(said.subject))}</title></head>`,
+    `<body style="${styles.body}"><div style="${styles.card}">`,
+    `<h1 style="${styles.title}">${escapeHtml(said.title)}</h1>`,
+    `<p style="${styles.event}">${eventLines(parts).map(foreign).join('<br>')}</p>`,
+    ...said.paragraphs.filter(Boolean).map((words) => `<p>${foreign(plain(words))}</p>`),
+    rows.length > 0 ? `<table role="presentation" style="${styles.table}">${rows.join('')}</table>` : '',
+    `<p><a href="${escapeHtml(orderUrl)}" style="${styles.button}">${escapeHtml(said.link)}</a></p>`,
+    said.note ? `<p style="${styles.small}">${escapeHtml(said.note)}</p>` : '',
+    `<p style="${styles.small}">Order ${escapeHtml(issued.order)}</p>`,
+    '</div></body></html>',
+  ].join('\n');
+}
+
+function tableRow(what: string, price: string): string {
+  return `<tr><td style="${styles.cell}">${what}</td><td style="${styles.price}">${price}</td></tr>`;
+}
+
+/** Text that somebody else wrote: its direction is its own affair. */
+function foreign(text: string): string {
+  return `<bdi>${escapeHtml(text)}</bdi>`;
+}
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => entities[character]!);
+}

@@ -1,0 +1,91 @@
+import type { OrderId } from '../core/hold.ts';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import { type IssuedOrder, type IssuedOrderParts, readIssuedOrder, seatsOfTickets } from './issued-order.ts';
+import type { Task } from './job-queue.ts';
+import { composeLetter, type Happening, type HappeningDetail, type Letter } from './letters.ts';
+import type { MailTransport } from './mail-transport.ts';
+import { findMail, type OwedMail, recordMail } from './mails.ts';
+import { plain } from './words.ts';
+
+export interface MailTaskParts extends IssuedOrderParts {
+  transport: MailTransport;
+  from: { name: string; address: string };
+  /** The address that buyers see, without a final slash. */
+  publicUrl: string;
+  orderSecretOf(order: OrderId): string;
+  timeZone: string;
+  /** The ticket document as PDF. */
+  ticketDocument(issued: IssuedOrder): Promise<Uint8Array>;
+  log: Logger;
+}
+
+/** Not taken this time: the queue tries again later. Names no person. */
+class MailNotTaken extends Error {
+  override readonly name = 'MailNotTaken';
+}
+
+/**
+ * `mail` {mail}: sends one owed mail. What it says is read when it is sent, so that a mail that waited for days tells how
+ * things are by then. It touches nothing of the order, whatever happens.
+ */
+export function createMailTask(parts: MailTaskParts): Task {
+  const { db, log } = parts;
+  return async (payload) => {
+    const owed = await findMail(db, mailIn(payload));
+    if (owed?.state !== 'due') return;
+    const about = { mail: owed.mail, order: owed.order.order };
+    try {
+      const issued = await readIssuedOrder(parts, owed.order);
+      const letter = await compose(parts, owed, issued);
+      if (!letter) return await recordMail(db, owed.mail, { state: 'not_needed' });
+      const outcome = await parts.transport.send(await envelop(parts, owed, issued, letter));
+      if (outcome.kind === 'taken') return await recordMail(db, owed.mail, { state: 'sent' });
+      if (outcome.kind === 'not_now') throw new MailNotTaken(outcome.error);
+      log.warn({ ...about, error: outcome.error }, 'the mail server refuses a mail for good');
+      await recordMail(db, owed.mail, { state: 'refused', error: outcome.error });
+    } catch (error) {
+      // The database being away is nothing that the operator could mend at this mail.
+      if (!(error instanceof StoreFault)) {
+        await recordMail(db, owed.mail, { state: 'due', error: (error as Error).message });
+      }
+      throw error;
+    }
+  };
+}
+
+function mailIn(payload: unknown): string {
+  const mail = (payload as { mail?: unknown } | null)?.mail;
+  if (typeof mail !== 'string') throw new Error('a mail job names its mail');
+  return mail;
+}
+
+async function compose(parts: MailTaskParts, owed: OwedMail, issued: IssuedOrder): Promise<Letter | null> {
+  const { order } = issued;
+  const { amount, tickets } = owed.detail;
+  const detail: HappeningDetail = {
+    ...(typeof amount === 'number' && { amount }),
+    ...(Array.isArray(tickets) && { seats: await seatsOfTickets(parts.db, owed.order.eventNo, tickets) }),
+  };
+  return composeLetter(owed.what as Happening, {
+    issued,
+    detail,
+    orderUrl: `${parts.publicUrl}/orders/${order}#${parts.orderSecretOf(order)}`,
+    timeZone: parts.timeZone,
+  });
+}
+
+async function envelop(parts: MailTaskParts, owed: OwedMail, issued: IssuedOrder, letter: Letter) {
+  const { buyer } = issued;
+  const bytes = letter.withTickets ? await parts.ticketDocument(issued) : null;
+  return {
+    // The owed mail's own id: whoever sends it, and however often.
+    messageId: `${owed.mail}@${parts.from.address.split('@')[1]}`,
+    from: parts.from,
+    to: { name: plain(buyer.name), address: buyer.email },
+    subject: letter.subject,
+    text: letter.text,
+    html: letter.html,
+    attachments: bytes ? [{ filename: 'tickets.pdf', mimeType: 'application/pdf', bytes }] : [],
+  };
+}

@@ -1,0 +1,11 @@
+import type { Tasks } from './job-queue.ts';
+import { createMailTask, type MailTaskParts } from './mail-task.ts';
+
+export type TaskParts = MailTaskParts;
+
+/** Every kind of job by the name under which SQL enqueues it (`job_enqueue`); one file a task. */
+export function createTasks(parts: TaskParts): Tasks {
+  return {
+    mail: createMailTask(parts),
+  };
+}

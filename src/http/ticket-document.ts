@@ -1,0 +1,45 @@
+import { Type } from 'typebox';
+import type { Order } from '../sales/record.ts';
+import { problem } from './errors.ts';
+import { createMyOrder, type MyOrderDeps } from './my-order.ts';
+import { OrderParams, problemResponses } from './schemas.ts';
+import type { App } from './server.ts';
+
+export interface TicketDocumentDeps extends MyOrderDeps {
+  /** The order's valid tickets as PDF, one page each; null: it has none. */
+  ticketDocument(order: Order, size: 'a4' | 'phone'): Promise<Uint8Array | null>;
+}
+
+/** The ticket document of a paid order. */
+export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void {
+  const myOrder = createMyOrder(deps);
+
+  app.get(
+    '/api/orders/:order/tickets.pdf',
+    {
+      schema: {
+        tags: ['orders'],
+        summary: 'The tickets as a document, one page each',
+        description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
+        params: OrderParams,
+        querystring: Type.Object({
+          size: Type.Optional(Type.Union([Type.Literal('a4'), Type.Literal('phone')])),
+        }),
+        response: {
+          200: { description: 'The document', content: { 'application/pdf': { schema: Type.Any() } } },
+          ...problemResponses,
+        },
+      },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const order = await myOrder(request, request.params.order);
+      if (order.state === 'confirmed') throw problem('not_paid', { retryAfterMs: 1_000 });
+      if (order.state !== 'paid') throw problem('not_paid', { extra: { state: order.state } });
+      const bytes = await deps.ticketDocument(order, request.query.size ?? 'a4');
+      if (!bytes) throw problem('not_paid', { extra: { state: order.state } });
+      reply.header('content-disposition', 'inline; filename="tickets.pdf"');
+      return reply.type('application/pdf').send(Buffer.from(bytes));
+    },
+  );
+}

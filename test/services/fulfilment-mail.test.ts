@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
+import { startTestSmtp, type TestSmtp } from '../support/smtp.ts';
+
+const hostile = '<script>alert("&")</script> Night\u202e';
+let app: TestApp;
+let smtp: TestSmtp;
+let nextSeat = 100;
+const seats = (count: number): number[] => Array.from({ length: count }, () => nextSeat++);
+
+async function mailOf(order: string) {
+  const rows = await app.database.query(
+    'SELECT mail_id AS mail, state, attempts, last_error FROM mails WHERE order_id = $1',
+    [order],
+  );
+  assert.equal(rows.length, 1, 'one mail is owed for one purchase');
+  return rows[0]!;
+}
+const mailsAbout = (order: string) => smtp.mails.filter(({ text }) => text?.includes(order));
+const arrived = (order: string, count = 1) =>
+  until(async () => mailsAbout(order).length >= count, 'the mail', 30_000);
+
+describe('mail after a purchase', () => {
+  const scope = testScope();
+  before(async () => {
+    smtp = await startTestSmtp(scope);
+    app = await startTestApp(scope, {
+      seats: 400,
+      env: {
+        ONSALE_SMTP_URL: smtp.url,
+        ONSALE_MAIL_FROM: 'Box Office <tickets@venue.example>',
+        ONSALE_TIME_ZONE: 'Europe/Berlin',
+      },
+    });
+    await app.database.query(`UPDATE events SET name = $1, performance_at = '2026-12-05 18:30+00'`, [
+      hostile,
+    ]);
+  });
+  after(() => scope.close());
+
+  test('says what was bought, opens the order, carries the tickets, and runs nothing of the organiser’s text', async () => {
+    const buyer = await app.admitted();
+    const order = await buyer.mustBuy(seats(2));
+    await arrived(order.order);
+    const [mail] = mailsAbout(order.order);
+    assert.ok(mail?.html && mail.text);
+    assert.equal(mail.recipient, order.buyer.email);
+    assert.deepEqual(mail.from, { name: 'Box Office', address: 'tickets@venue.example' });
+    assert.equal(mail.subject, 'Your tickets: <script>alert("&")</script> Night');
+    assert.ok(!mail.html.includes('<script'), 'the name is text, not markup');
+    assert.ok(mail.html.includes('&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt; Night'));
+    assert.ok(!/\u202e/.test(mail.text + mail.html), 'nothing turns the text round');
+    for (const body of [mail.text, mail.html]) {
+      for (const seat of order.seats) assert.ok(body.includes(`seat ${seat.number}`), body);
+      assert.ok(body.includes(`€${(order.amount / 100).toFixed(2)}`), body);
+      assert.ok(
+        body.includes('Saturday, 5 December 2026 at 19:30') ||
+          body.includes('Saturday 5 December 2026, 19:30 CET'),
+        body,
+      );
+    }
+    const [, secret] = /\/orders\/[\w-]+#([\w-]+)/.exec(mail.text) ?? [];
+    const elsewhere = await app.buyer().request('GET', `/api/orders/${order.order}`, {
+      headers: { authorization: `Bearer ${secret}` },
+    });
+    assert.equal(elsewhere.status, 200, 'the link opens the order in any browser');
+    assert.deepEqual(
+      mail.attachments.map(({ filename, mimeType }) => [filename, mimeType]),
+      [['tickets.pdf', 'application/pdf']],
+    );
+    const bytes = Buffer.from(mail.attachments[0]!.content as ArrayBuffer);
+    assert.equal(bytes.subarray(0, 5).toString(), '%PDF-');
+    await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
+  });
+
+  test('the mail server being away touches no order; the mail follows', async () => {
+    await smtp.close();
+    const buyer = await app.admitted();
+    const order = await buyer.mustBuy(seats(1));
+    assert.equal(order.state, 'paid');
+    await until(async () => (await mailOf(order.order)).attempts > 0, 'a try in vain');
+    const owed = await mailOf(order.order);
+    assert.equal(owed.state, 'due');
+    assert.match(owed.last_error, /ECONN|ESOCKET/);
+    await smtp.open();
+    await arrived(order.order);
+    await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
+    assert.equal((await buyer.get(`/api/orders/${order.order}`)).body.state, 'paid');
+  });
+
+  test('a mail whose answer was lost comes again under the same Message-ID', async () => {
+    smtp.behave({ cutAfterData: true });
+    const order = await (await app.admitted()).mustBuy(seats(1));
+    await arrived(order.order);
+    smtp.behave(null);
+    await arrived(order.order, 2);
+    const [first, second] = mailsAbout(order.order);
+    assert.ok(first?.messageId);
+    assert.equal(first.messageId, second?.messageId);
+    await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
+  });
+
+  test('a refused address is on the operator’s list without the address, and is sent again when asked', async () => {
+    smtp.behave({ rcpt: '550 5.1.1 no such mailbox' });
+    const order = await (await app.admitted()).mustBuy(seats(1));
+    await until(async () => (await mailOf(order.order)).state === 'refused', 'the refusal');
+    const organiser = app.buyer();
+    const { email, password } = app.app.organiser;
+    assert.equal((await organiser.get('/api/organiser/mails')).status, 401);
+    assert.equal((await organiser.post('/api/organiser/sessions', { email, password })).status, 200);
+    const { body } = await organiser.get('/api/organiser/mails');
+    const listed = body.mails.find((mail: { order: string }) => mail.order === order.order);
+    assert.equal(listed.state, 'refused');
+    assert.match(listed.error, /550 5\.1\.1 no such mailbox/);
+    assert.ok(!JSON.stringify(body).includes(order.buyer.email));
+    smtp.behave(null);
+    const again = await organiser.post(`/api/organiser/mails/${listed.mail}/again`);
+    assert.equal(again.status, 200, JSON.stringify(again.body));
+    await arrived(order.order);
+    await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
+    assert.equal((await organiser.post(`/api/organiser/mails/${listed.mail}/again`)).status, 404);
+    const [entry] = await app.database.query(
+      `SELECT actor, detail FROM audit_log WHERE action = 'mail_again'`,
+    );
+    assert.deepEqual(entry, { actor: email, detail: { mail: listed.mail } });
+  });
+
+  test('the ticket document is the buyer’s alone, in both sizes', async () => {
+    const buyer = await app.admitted();
+    const order = await buyer.mustBuy(seats(2));
+    for (const size of ['a4', 'phone']) {
+      const mine = await buyer.get(`/api/orders/${order.order}/tickets.pdf?size=${size}`);
+      assert.equal(mine.status, 200);
+      assert.equal(mine.headers.get('content-type'), 'application/pdf');
+      assert.equal(mine.body.subarray(0, 5).toString(), '%PDF-');
+      assert.equal(mine.body.toString('latin1').match(/\/Type \/Page\b/g)?.length, 2, 'a page a ticket');
+    }
+    assert.equal((await app.buyer().get(`/api/orders/${order.order}/tickets.pdf`)).status, 404);
+    const unpaid = await buyer.mustOrder(seats(1));
+    assert.equal((await buyer.get(`/api/orders/${unpaid.order}/tickets.pdf`)).status, 409);
+    assert.equal((await buyer.get('/dev/mail')).status, 404, 'no local mailbox beside a mail server');
+  });
+});
+
+test('without a mail server mails are in the local mailbox, which shows them without running them', async (t) => {
+  const local = await startTestApp(t, { seats: 100 });
+  await local.database.query('UPDATE events SET name = $1', [hostile]);
+  const buyer = await local.admitted();
+  const order = await buyer.mustBuy([5]);
+  const visitor = local.buyer();
+  await until(
+    async () => String((await visitor.get('/dev/mail')).body).includes('Your tickets'),
+    'the mail in the list',
+    30_000,
+  );
+  const list = await visitor.get('/dev/mail');
+  assert.ok(!String(list.body).includes('<script'), 'no markup of others');
+  const [, path = ''] = /href="(\/dev\/mail\/[^"]+)"/.exec(String(list.body)) ?? [];
+  const page = String((await visitor.get(path)).body);
+  assert.ok(page.includes(order.order) && page.includes('tickets.pdf'));
+  const html = await visitor.get(`${path}/html`);
+  assert.match(html.headers.get('content-security-policy') ?? '', /^sandbox .*default-src 'none'/);
+  const pdf = await visitor.get(`${path}/attachments/1`);
+  assert.equal(pdf.headers.get('content-type'), 'application/pdf');
+  assert.equal(pdf.body.subarray(0, 5).toString(), '%PDF-');
+  const renamed = await visitor.request('GET', '/dev/mail', {
+    headers: { 'x-forwarded-for': '203.0.113.9' },
+  });
+  assert.equal(renamed.status, 404, 'not for those who come through a proxy');
+});
