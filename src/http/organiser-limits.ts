@@ -15,6 +15,7 @@ import {
   limitsOf,
   listAllowances,
 } from '../sales/limits.ts';
+import { ambiguousOrders } from '../sales/money-figures.ts';
 import {
   type Finding,
   lastRun,
@@ -236,7 +237,8 @@ function registerFindings(
         tags,
         security,
         summary: 'Where the payment provider and the record do not fit',
-        description: 'Oldest first; with `settled=true` those that were taken off the list, newest first.',
+        description:
+          'Oldest first; with `settled=true` those that were taken off the list, newest first. `ambiguous`: orders of which nobody can say yet how their money ends.',
         querystring: Type.Object({
           settled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
         }),
@@ -245,11 +247,13 @@ function registerFindings(
     async (request) => {
       await requireSession(request);
       const settled = request.query.settled === 'true';
-      const [findings, run] = await Promise.all([
+      const [findings, run, ambiguous] = await Promise.all([
         settled ? settledFindings(db, findingsMax) : openFindings(db, findingsMax),
         lastRun(db),
+        ambiguousOrders(db, null),
       ]);
       return {
+        ambiguous: ambiguous.reduce((sum, { orders }) => sum + orders, 0),
         findings: findings.map(findingView),
         lastRun: run && {
           from: iso(run.from),

@@ -13,6 +13,7 @@ interface Finding {
   firstSeenAt: string;
 }
 interface Answer {
+  ambiguous: number;
   findings: Finding[];
   lastRun: { finishedAt: string | null; counts: Record<string, number> } | null;
 }
@@ -37,7 +38,7 @@ export function Reconcile() {
       {answer && (
         <p>
           {last?.finishedAt ? words.last(dateTime(last.finishedAt), last.counts.payments ?? 0) : words.notYet}{' '}
-          {answer.findings.length === 0 && last && words.none}
+          {answer.findings.length === 0 && last && words.none} {words.ambiguous(answer.ambiguous)}
         </p>
       )}
       {answer && answer.findings.length > 0 && (

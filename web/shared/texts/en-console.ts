@@ -182,6 +182,13 @@ export const enConsole = {
     title: 'Payments that do not fit',
     help: 'Where the payment provider and our own record say different things. Nothing here is mended by itself: look at the payment at the provider, do what is right, then take it off the list.',
     none: 'Everything fits.',
+    ambiguous: (n: number) =>
+      n === 0
+        ? ''
+        : plural(n, {
+            one: 'Of # order nobody can say yet how its payment ends; the worker keeps asking.',
+            other: 'Of # orders nobody can say yet how their payments end; the worker keeps asking.',
+          }),
     notYet: 'Nothing was compared yet. The worker compares every 15 minutes.',
     last: (at: string, payments: number) =>
       `Last compared ${at}: ${plural(payments, { one: '# payment', other: '# payments' })}.`,
