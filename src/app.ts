@@ -295,12 +295,14 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     redisServers: settings.servers.map(({ name }) => name),
   };
   const signedIn = createOrganiserSessions(organiserDeps).require;
+  // Gates do not wait behind a plan that is being published.
+  const signedInAtGate = createOrganiserSessions({ ...organiserDeps, db }).require;
   const server = await buildServer({ ...deps, pathMeter }, [
     (scope) => registerOrganiser(scope, organiserDeps),
     (scope) => registerOrganiserRefunds(scope, routes, signedIn),
     (scope) => registerOrganiserMails(scope, organiserDeps),
     (scope) => registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
-    (scope) => registerOrganiserEntry(scope, { ...organiserDeps, publicKey: ticketKey.publicKey }, signedIn),
+    (scope) => registerOrganiserEntry(scope, { db, events, publicKey: ticketKey.publicKey }, signedInAtGate),
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
     ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
   ]);
