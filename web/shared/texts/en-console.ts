@@ -1,3 +1,4 @@
+import { enCodes } from './en-codes.ts';
 import { enRefunds } from './en-refunds.ts';
 import { count, plural } from './format.ts';
 
@@ -150,8 +151,8 @@ export const enConsole = {
       `From ${count(after)} unpaid holds in a row on: ${plural(first, { one: '# minute', other: '# minutes' })}, doubling up to ${plural(max, { one: '# minute', other: '# minutes' })}.`,
     cooling: (n: number) =>
       plural(n, { one: '# buyer is waiting just now.', other: '# buyers are waiting just now.' }),
-    save: 'Save the limits',
-    saved: 'Saved. Orders that are not confirmed yet are decided by these limits.',
+    save: 'Set the limits',
+    saved: 'The limits are set. Orders that are not confirmed yet are decided by these limits.',
     wrong: 'Enter a whole number from 1 to 1000, or nothing.',
     conflict: 'Somebody changed the limits in the meantime. Nothing was saved; this is how they stand now.',
     exceptTitle: 'Except a buyer',
@@ -162,7 +163,7 @@ export const enConsole = {
     byVisitor: 'Reference on the buyer’s page',
     byOrder: 'Order',
     who: 'Buyer',
-    reason: 'Reason',
+    reason: 'Why this buyer',
     until: 'Until',
     untilHint: 'In your own time zone. Empty: until you end it.',
     except: 'Except this buyer',
@@ -239,5 +240,6 @@ export const enConsole = {
     choose: 'Choose a section',
     reasonMissing: 'Say why the seats are blocked.',
   },
+  codes: enCodes,
   refunds: enRefunds,
 };
