@@ -5,6 +5,7 @@ import { count } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Blocks } from './blocks.tsx';
 import { CancelEvent } from './cancellation.tsx';
+import { Codes } from './codes.tsx';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
@@ -86,6 +87,7 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
           <Figures event={event} />
           <SaleControls event={event} onChanged={() => void load()} />
           <Limits event={event} />
+          <Codes event={event} />
           {event.layoutHash && <Blocks event={event} />}
           {event.phase !== 'draft' && <Refunds event={event} />}
           {event.phase !== 'draft' && <CancelEvent event={event} onChanged={() => void load()} />}

@@ -2,9 +2,12 @@ import { useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, instantOf, minorOf, refusal, type Said, SaidView } from './fields.tsx';
+import { type KindDraft, KindFields, kindsOf } from './new-kinds.tsx';
 import type { OrganiserEvent, PlanSummary } from './shapes.ts';
 
 const words = consoleTexts.newEvent;
+const kindWords = consoleTexts.codes.kinds;
+const labels = { ...words, presaleAt: kindWords.presaleAt };
 const empty = {
   name: '',
   id: '',
@@ -14,6 +17,7 @@ const empty = {
   orderFee: '0',
   performanceAt: '',
   onSaleAt: '',
+  presaleAt: '',
   saleEndsAt: '',
   holdMinutes: '10',
   holdSeatsMax: '6',
@@ -27,6 +31,8 @@ type Form = typeof empty;
 export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) => void }) {
   const [form, setForm] = useState<Form>(empty);
   const [prices, setPrices] = useState<Record<string, string>>({});
+  const [kinds, setKinds] = useState<KindDraft[]>([]);
+  const [locked, setLocked] = useState<readonly string[]>([]);
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState<Said>(null);
   const plan = props.plans.find((one) => one.plan === form.plan);
@@ -35,7 +41,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
   const submit = async (event: Event) => {
     event.preventDefault();
     if (busy || !plan) return;
-    const body = bodyOf(form, plan, prices);
+    const body = bodyOf(form, plan, { prices, kinds, locked });
     if (typeof body === 'string') return setSaid({ tone: 'bad', text: body });
     setBusy(true);
     const answer = await call<OrganiserEvent>('/api/organiser/events', { method: 'POST', body });
@@ -48,7 +54,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
     field: keyof Form,
     more: { type?: 'number' | 'datetime-local'; hint?: string; required?: boolean } = {},
   ) => (
-    <Field id={`event-${field}`} label={words[field]} value={form[field]} onValue={set(field)} {...more} />
+    <Field id={`event-${field}`} label={labels[field]} value={form[field]} onValue={set(field)} {...more} />
   );
   return (
     <form class="card stack-l" onSubmit={(event) => void submit(event)}>
@@ -92,6 +98,31 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
           </div>
         </fieldset>
       )}
+      {plan && (
+        <KindFields
+          kinds={kinds}
+          categories={plan.report.categories.map(({ name }) => name)}
+          onKinds={setKinds}
+        />
+      )}
+      {plan && (
+        <fieldset class="stack">
+          <legend class="label">{kindWords.lockedTitle}</legend>
+          {plan.report.categories.map(({ name }) => (
+            <label key={name}>
+              <input
+                type="checkbox"
+                checked={locked.includes(name)}
+                onChange={(event) => {
+                  const rest = locked.filter((other) => other !== name);
+                  setLocked(event.currentTarget.checked ? [...rest, name] : rest);
+                }}
+              />{' '}
+              {kindWords.lockedCategory(name)}
+            </label>
+          ))}
+        </fieldset>
+      )}
       <div class="columns">
         {input('seatFee')}
         {input('orderFee')}
@@ -99,6 +130,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
       <div class="columns">
         {input('performanceAt', { type: 'datetime-local', hint: words.local })}
         {input('onSaleAt', { type: 'datetime-local', hint: words.local })}
+        {input('presaleAt', { type: 'datetime-local', hint: words.local })}
         {input('saleEndsAt', { type: 'datetime-local', hint: words.local })}
       </div>
       <div class="columns">
@@ -118,7 +150,12 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
 }
 
 /** The request, or the sentence about what is wrong with the form. */
-function bodyOf(form: Form, plan: PlanSummary, prices: Record<string, string>): object | string {
+function bodyOf(
+  form: Form,
+  plan: PlanSummary,
+  priced: { prices: Record<string, string>; kinds: KindDraft[]; locked: readonly string[] },
+): object | string {
+  const { prices } = priced;
   const currency = form.currency.trim().toUpperCase();
   if (!/^[A-Z]{3}$/.test(currency)) return words.currencyWrong;
   const minor: Record<string, number> = {};
@@ -127,6 +164,10 @@ function bodyOf(form: Form, plan: PlanSummary, prices: Record<string, string>): 
     if (price === null) return words.priceWrong(name);
     minor[name] = price;
   }
+  const names = plan.report.categories.map(({ name }) => name);
+  const kinds = kindsOf(priced.kinds, names, currency);
+  if (typeof kinds === 'string') return kinds;
+  const lockedCategories = priced.locked.filter((name) => names.includes(name));
   const seatFee = minorOf(form.seatFee || '0', currency);
   const orderFee = minorOf(form.orderFee || '0', currency);
   if (seatFee === null) return words.priceWrong(words.seatFee);
@@ -137,10 +178,13 @@ function bodyOf(form: Form, plan: PlanSummary, prices: Record<string, string>): 
     plan: plan.plan,
     currency,
     prices: minor,
+    ...(kinds.length > 0 ? { kinds } : {}),
+    ...(lockedCategories.length > 0 ? { lockedCategories } : {}),
     seatFee,
     orderFee,
     performanceAt: instantOf(form.performanceAt),
     onSaleAt: instantOf(form.onSaleAt),
+    presaleAt: instantOf(form.presaleAt),
     saleEndsAt: instantOf(form.saleEndsAt),
     holdMinutes: Number(form.holdMinutes) || 10,
     holdSeatsMax: Number(form.holdSeatsMax) || 6,

@@ -28,6 +28,11 @@ export interface OrganiserEvent extends Controls {
   layoutHash: string | null;
   seatCount: number;
   prices: Record<string, number>;
+  settings: {
+    kinds?: { id: string; name: string; locked?: boolean }[];
+    lockedCategories?: string[];
+    presaleAt?: number | null;
+  };
   counts?: CountsObject | null;
   status?: StatusObject | null;
 }

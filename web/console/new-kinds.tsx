@@ -1,0 +1,140 @@
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { Field, minorOf } from './fields.tsx';
+
+const words = consoleTexts.codes.kinds;
+
+/** A kind of ticket while it is being typed. `key` keeps its fields apart from those of the others. */
+export interface KindDraft {
+  key: number;
+  name: string;
+  conditions: string;
+  locked: boolean;
+  /** Category → price in main units. */
+  prices: Record<string, string>;
+}
+
+const kindsMax = 10;
+
+/** Kinds of tickets beside full price, with a price for each category that is sold to them. */
+export function KindFields(props: {
+  kinds: KindDraft[];
+  categories: string[];
+  onKinds: (kinds: KindDraft[]) => void;
+}) {
+  const { kinds, categories, onKinds } = props;
+  const change = (key: number, part: Partial<KindDraft>) =>
+    onKinds(kinds.map((kind) => (kind.key === key ? { ...kind, ...part } : kind)));
+  const add = () => {
+    const key = Math.max(0, ...kinds.map((kind) => kind.key)) + 1;
+    onKinds([...kinds, { key, name: '', conditions: '', locked: false, prices: {} }]);
+  };
+  return (
+    <fieldset class="stack">
+      <legend class="label">{words.title}</legend>
+      <p class="hint">{words.help}</p>
+      {kinds.map((kind, i) => {
+        const title = kind.name.trim() || words.nth(i + 1);
+        return (
+          <fieldset key={kind.key} class="stack">
+            <legend>{title}</legend>
+            <div class="columns">
+              <Field
+                id={`kind-${kind.key}-name`}
+                label={words.name}
+                value={kind.name}
+                required
+                onValue={(name) => change(kind.key, { name })}
+              />
+              <Field
+                id={`kind-${kind.key}-conditions`}
+                label={words.conditions}
+                value={kind.conditions}
+                onValue={(conditions) => change(kind.key, { conditions })}
+              />
+            </div>
+            <div class="columns">
+              {categories.map((category, j) => (
+                <Field
+                  key={category}
+                  id={`kind-${kind.key}-price-${j}`}
+                  label={words.price(category, title)}
+                  value={kind.prices[category] ?? ''}
+                  inputMode="decimal"
+                  onValue={(price) => change(kind.key, { prices: { ...kind.prices, [category]: price } })}
+                />
+              ))}
+            </div>
+            <label>
+              <input
+                type="checkbox"
+                checked={kind.locked}
+                onChange={(event) => change(kind.key, { locked: event.currentTarget.checked })}
+              />{' '}
+              {words.locked}
+            </label>
+            <div>
+              <button
+                type="button"
+                class="button small"
+                onClick={() => onKinds(kinds.filter((other) => other.key !== kind.key))}
+              >
+                {words.remove(title)}
+              </button>
+            </div>
+          </fieldset>
+        );
+      })}
+      <div>
+        <button type="button" class="button small" disabled={kinds.length >= kindsMax} onClick={add}>
+          {words.add}
+        </button>
+      </div>
+    </fieldset>
+  );
+}
+
+/** For the request, or the sentence about what is wrong. */
+export function kindsOf(
+  drafts: readonly KindDraft[],
+  categories: readonly string[],
+  currency: string,
+): object[] | string {
+  const kinds: object[] = [];
+  const ids = new Set(['full']);
+  for (const { name, conditions, locked, prices } of drafts) {
+    if (name.trim() === '') return words.nameMissing;
+    const minor: Record<string, number> = {};
+    for (const category of categories) {
+      const text = prices[category]?.trim() ?? '';
+      if (text === '') continue;
+      const price = minorOf(text, currency);
+      if (price === null) return consoleTexts.newEvent.priceWrong(words.price(category, name.trim()));
+      minor[category] = price;
+    }
+    if (Object.keys(minor).length === 0) return words.priceMissing(name.trim());
+    const id = idOf(name, ids);
+    ids.add(id);
+    kinds.push({
+      id,
+      name: name.trim(),
+      conditions: conditions.trim(),
+      prices: minor,
+      ...(locked ? { locked } : {}),
+    });
+  }
+  return kinds;
+}
+
+/** `Reduced price` → `reduced-price`; what has no Latin letters is numbered. */
+function idOf(name: string, taken: ReadonlySet<string>): string {
+  const plain = name
+    .normalize('NFKD')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '')
+    .slice(0, 30);
+  const base = plain || 'kind';
+  let id = base;
+  for (let n = 2; taken.has(id); n += 1) id = `${base}-${n}`;
+  return id;
+}
