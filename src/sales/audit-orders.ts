@@ -188,6 +188,18 @@ export const limitChecks: readonly RecordCheck[] = [
                    WHERE state IN ('confirmed','paid') GROUP BY kind, subject) s USING (kind, subject)
       WHERE coalesce(c.seats, 0) <> coalesce(s.seats, 0)`,
   },
+  {
+    promise: 'P7',
+    name: 'code_uses',
+    looks: 'access codes: as many uses are counted as orders use them',
+    remedy: 'Set the count to that of the orders.',
+    text: `
+      SELECT NULL::integer AS seat, min(o.order_id::text)::uuid AS "order", NULL::uuid AS hold,
+             format('access code of batch %s: %s uses counted, %s orders use it', c.batch, c.used, count(o.order_id)) AS says
+      FROM access_codes c LEFT JOIN orders o ON o.access_code = c.code_id AND order_uses_code(o)
+      WHERE c.event_no = $1 AND c.uses_max IS NOT NULL
+      GROUP BY c.code_id HAVING c.used <> count(o.order_id)`,
+  },
 ];
 
 export const amountChecks: readonly RecordCheck[] = [

@@ -277,6 +277,13 @@ export const contradictions: Contradiction[] = [
     sql: () => `UPDATE limit_counts SET seats = 5 WHERE event_no = $1 AND kind = 'instrument'`,
   },
   {
+    promises: ['P7'],
+    title: 'a use of an access code that no order has',
+    says: /P7 access code of batch 0{8}-.*: 1 uses counted, 0 orders use it/,
+    sql: () => `INSERT INTO access_codes (event_no, code, batch, label, categories, kinds, presale, uses_max, used)
+      VALUES ($1, 'FANCLUB', '00000000-0000-4000-8000-000000000000', 'fans', '{}', '{}', true, 3, 1)`,
+  },
+  {
     promises: ['P8'],
     title: 'an order over more than its tickets',
     says: /P8 the order is over 10600, its lines sum to 10600, its tickets to 10499/,
