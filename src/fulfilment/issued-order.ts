@@ -65,12 +65,12 @@ export async function readIssuedOrder(parts: IssuedOrderParts, order: Order): Pr
     currency: order.currency,
     amount: order.amount,
     orderFee: order.orderFee,
-    seats: order.lines.map(({ seat, category, kind, price, fee }) => {
+    seats: order.lines.map(({ seat, category, kind, kindName, price, fee }) => {
       const facts = house.seats[seat];
       assert(facts, `seat ${seat} belongs to the event`);
       const section = names.get(facts.sectionId) ?? facts.sectionId;
       const label = { section, row: facts.row, number: facts.label };
-      return { seat, ...label, category, kind, price, fee, ticket: codes.get(seat) ?? null };
+      return { seat, ...label, category, kind: kindName ?? kind, price, fee, ticket: codes.get(seat) ?? null };
     }),
   };
 }
