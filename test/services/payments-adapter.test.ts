@@ -269,6 +269,7 @@ test('P8: refunds in parts add up to what was captured and no further', async ()
     amount: 2000,
     currency: 'EUR',
     status: 'succeeded',
+    reason: null,
   });
   assert.equal((await refund(object, 3001)).kind, 'refused', 'more than is left');
   assert.equal((await refund(object, 3000)).kind, 'done');

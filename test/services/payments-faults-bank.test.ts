@@ -217,7 +217,7 @@ test('P4: a provider that is away for a while is unknown to all calls, then answ
   const object = await reserved();
   const waiting = await openPayment(provider);
   const asked = await authorise(waiting.object, 'pm_card_threeDSecure2Required');
-  await sim.fault('closed', { forMs: 2500 });
+  const away = await sim.fault('closed');
   const answers = [await capture(object, 'away'), await provider.lookup(object), await cancel(object)];
   for (const answer of answers) {
     assert.ok(answer.kind === 'unknown' && answer.reason === 'connection', JSON.stringify(answer));
@@ -225,8 +225,16 @@ test('P4: a provider that is away for a while is unknown to all calls, then answ
   assert.equal((await provider.ping()).ok, false);
   await assert.rejects(fetch(viewOf(asked).action!.url), 'the bank’s page is away too');
   assert.deepEqual(await sums(object), [5000, 0, 0, 0, 0], 'the ledger can still be asked');
+  assert.equal(await sim.endFault(away), true, 'a minute is not over');
   assert.equal((await untilKnown(() => capture(object, 'away'))).kind, 'done');
   assert.equal((await fetch(viewOf(asked).action!.url)).status, 200);
+});
+
+test('a fault that is on for a while goes off by itself', async () => {
+  const away = await sim.fault('closed', { forMs: 200 });
+  const end = systemClock.monotonic() + 20_000;
+  while (!(await provider.ping()).ok) assert.ok(systemClock.monotonic() < end, 'it stays');
+  assert.equal(await sim.endFault(away), false, 'it is off already');
 });
 
 test('what an answer says of repeating is what the SDK does', async () => {

@@ -151,7 +151,7 @@ async function launch(
   throw new Error('the payment simulator ended before it was ready');
 }
 
-async function ask<T>(url: string, method = 'GET', body?: unknown): Promise<T> {
+export async function ask<T>(url: string, method = 'GET', body?: unknown): Promise<T> {
   const response = await fetch(url, {
     method,
     ...(body !== undefined && {
@@ -164,7 +164,7 @@ async function ask<T>(url: string, method = 'GET', body?: unknown): Promise<T> {
   return value as T;
 }
 
-async function answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string> {
+export async function answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string> {
   const secret = new URL(actionUrl).searchParams.get('client_secret') ?? '';
   const response = await fetch(actionUrl.split('?')[0] ?? '', {
     method: 'POST',

@@ -5,7 +5,7 @@ import { ApiError, FAULT_ERRORS, internalError, keyInUse, keyMismatch } from './
 import { type Bank, find, type RequestMark } from './bank.ts';
 import type { Verdict } from './fault-kinds.ts';
 import type { FaultSubject, Faults, Struck } from './faults.ts';
-import { type FormTree, text } from './form.ts';
+import { type FormTree, subtree, text } from './form.ts';
 import type { Journal } from './journal.ts';
 import { checkParams, matchRoute, type Route } from './routes.ts';
 import type { EventRow, KeyRow } from './rows.ts';
@@ -204,7 +204,8 @@ function subjectOf(
     route: route.name,
     key: request.key ?? undefined,
     intent: intentId || undefined,
-    reference: intent?.metadata.order,
+    // A payment that is just being created brings it along.
+    reference: intent?.metadata.order ?? text(subtree(params, 'metadata') ?? {}, 'order'),
     card: method ?? methodId?.replace(/^pm_card_/, ''),
     event: undefined,
   };
