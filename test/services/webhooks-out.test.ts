@@ -209,7 +209,7 @@ test('D4: killed between delivering and recording it, a repeat carries the same 
     worker.once('exit', () => response.writeHead(200).end());
   };
   const [trial] = await trials(id, 1);
-  await until(async () => worker.signalCode === 'SIGKILL', 'the kill');
+  await until(async () => worker.signalCode === 'SIGKILL', 'the kill', 60_000);
   assert.equal(await stateOf(trial!), 'due');
   receiver.answer = (response) => response.writeHead(204).end();
   deliver(t);
