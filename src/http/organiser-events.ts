@@ -131,22 +131,7 @@ export async function createEvent(
   const presaleAt = instantOf('/presaleAt', body.presaleAt);
   const late = presaleFault(presaleAt, onSaleAt);
   if (late) throw problem('invalid_field', { field: '/presaleAt', detail: late });
-  const { seatFee = 0, orderFee = 0, lockedCategories = [] } = body;
-  const kinds: BuyerKind[] = (body.kinds ?? []).map((kind) => ({
-    ...kind,
-    name: kind.name.normalize('NFC').trim(),
-    conditions: (kind.conditions ?? '').normalize('NFC').trim(),
-  }));
-  const { currency, prices } = body;
-  const fault = priceFault({ currency, prices, settings: { seatFee, orderFee, kinds, lockedCategories } });
-  if (fault) {
-    const { place, sentence, categories } = fault;
-    throw problem('invalid_field', {
-      field: place,
-      detail: sentence,
-      extra: categories ? { categories } : {},
-    });
-  }
+  const { prices, ...priced } = pricesIn(body);
   const event = body.id ?? `e-${Buffer.from(deps.random.bytes(5)).toString('hex')}`;
   const outcome = await deps.events.create({
     event,
@@ -156,12 +141,9 @@ export async function createEvent(
     performanceAt,
     onSaleAt,
     saleEndsAt,
-    prices: body.prices,
+    prices,
     settings: {
-      seatFee,
-      orderFee,
-      ...(kinds.length === 0 ? {} : { kinds }),
-      ...(lockedCategories.length === 0 ? {} : { lockedCategories }),
+      ...priced,
       ...(presaleAt === null ? {} : { presaleAt }),
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
@@ -180,6 +162,32 @@ export async function createEvent(
     throw problem('invalid_field', { field: `/partitions${outcome.place}`, detail: outcome.sentence });
   }
   return outcome.event;
+}
+
+/** Prices, fees and kinds, when a card can be charged for each seat by itself. */
+function pricesIn(body: Type.Static<typeof CreateEventBody>) {
+  const { currency, prices, seatFee = 0, orderFee = 0, lockedCategories = [] } = body;
+  const kinds: BuyerKind[] = (body.kinds ?? []).map((kind) => ({
+    ...kind,
+    name: kind.name.normalize('NFC').trim(),
+    conditions: (kind.conditions ?? '').normalize('NFC').trim(),
+  }));
+  const fault = priceFault({ currency, prices, settings: { seatFee, orderFee, kinds, lockedCategories } });
+  if (fault) {
+    const { place, sentence, categories } = fault;
+    throw problem('invalid_field', {
+      field: place,
+      detail: sentence,
+      extra: categories ? { categories } : {},
+    });
+  }
+  return {
+    prices,
+    seatFee,
+    orderFee,
+    ...(kinds.length === 0 ? {} : { kinds }),
+    ...(lockedCategories.length === 0 ? {} : { lockedCategories }),
+  };
 }
 
 /** Leap seconds, for one, have a well-formed text and are no instant. */

@@ -150,24 +150,7 @@ function Opening({ buyer, state, status }: { buyer: Buyer; state: BuyerState; st
     );
   }
   if (isPresale(state.event!, status, now)) {
-    const opened = state.code?.presale === true;
-    return (
-      <div class="stack">
-        <ViewHeading>{texts.access.presaleTitle}</ViewHeading>
-        <p>{opened ? texts.access.presaleUnlocked : texts.access.presaleHelp}</p>
-        <AccessCode buyer={buyer} state={state} />
-        <LineLength status={status} />
-        <JoinButton buyer={buyer} state={state} enabled={opened} />
-        <p class="muted">
-          {texts.access.publicIn}{' '}
-          <span class="num" role="timer">
-            <Countdown ms={left ?? 0} />
-          </span>
-        </p>
-        <LookButton buyer={buyer} />
-        <p class="muted small">{texts.event.cookies}</p>
-      </div>
-    );
+    return <PresaleOpening buyer={buyer} state={state} status={status} left={left ?? 0} />;
   }
   return (
     <div class="stack">
@@ -183,6 +166,29 @@ function Opening({ buyer, state, status }: { buyer: Buyer; state: BuyerState; st
       </p>
       <LineLength status={status} />
       <JoinButton buyer={buyer} state={state} enabled />
+      <LookButton buyer={buyer} />
+      <p class="muted small">{texts.event.cookies}</p>
+    </div>
+  );
+}
+
+/** Open to those with a code; the others see when it is their turn. `left`: ms until then. */
+function PresaleOpening(props: { buyer: Buyer; state: BuyerState; status: StatusObject; left: number }) {
+  const { buyer, state, status, left } = props;
+  const opened = state.code?.presale === true;
+  return (
+    <div class="stack">
+      <ViewHeading>{texts.access.presaleTitle}</ViewHeading>
+      <p>{opened ? texts.access.presaleUnlocked : texts.access.presaleHelp}</p>
+      <AccessCode buyer={buyer} state={state} />
+      <LineLength status={status} />
+      <JoinButton buyer={buyer} state={state} enabled={opened} />
+      <p class="muted">
+        {texts.access.publicIn}{' '}
+        <span class="num" role="timer">
+          <Countdown ms={left} />
+        </span>
+      </p>
       <LookButton buyer={buyer} />
       <p class="muted small">{texts.event.cookies}</p>
     </div>
