@@ -1,6 +1,6 @@
 import type { HoldId, OrderId } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
-import type { Arbiter } from '../inventory/arbiter.ts';
+import type { Arbiter, Stale } from '../inventory/arbiter.ts';
 import type { PaymentView } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -13,6 +13,7 @@ const lateHoldMs = 60_000;
 /** Together shorter than a claim's lease. */
 const triesMax = 4;
 const waitMaxMs = 2_000;
+const askAgainMs = 1_000;
 
 /**
  * Money that is reserved. Usually the order has been waiting for it. Where it came only after the order had been closed at its
@@ -86,7 +87,7 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     );
     if (held.kind === 'stale' || held.kind === 'retry') return later(held);
     // Seats that come back reopen the sale within a second or two.
-    if (held.kind === 'not_open' && held.phase === 'sold_out') return { ...later({}), orGone: true };
+    if (held.kind === 'not_open' && held.phase === 'sold_out') return { kind: 'later', afterMs: askAgainMs, orGone: true };
     // With another id: the visitor has chosen just these seats again by himself.
     if (held.kind !== 'granted' || held.hold.hold !== hold) return { kind: 'gone' };
     const bound = await reach(() => arbiter.extend({ ...at, order: order.order }));
@@ -119,6 +120,6 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
   return { authorised };
 }
 
-function later({ afterMs = 1_000 }: { afterMs?: number }): Asked & { kind: 'later' } {
-  return { kind: 'later', afterMs, orGone: false };
+function later(answer: { afterMs: number } | Stale): Asked & { kind: 'later' } {
+  return { kind: 'later', afterMs: 'afterMs' in answer ? answer.afterMs : askAgainMs, orGone: false };
 }

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
+import { fastify } from 'fastify';
+import { createErrorHandler } from '../../src/http/errors.ts';
 import { registerWebhooks } from '../../src/http/webhooks.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
 import { waitingEvents } from '../../src/sales/money-figures.ts';
 import { orderHistory } from '../../src/sales/orders.ts';
 import { unknownObjects } from '../../src/sales/provider-events.ts';
@@ -298,7 +301,7 @@ test('P6: a flood of events of payments that nobody knows, each slow to look at,
   flooded.inbox.start();
   flooded.reconciler.start();
   try {
-    await until(() => looks > 0, 'the flood to be looked at');
+    await until(async () => looks > 0, 'the flood to be looked at');
     const order = await reserved(flooded, stage, 'anna', [1]);
     await simulator.fault('drop_before', { match: { route: 'confirm', reference: order.order }, times: 2 });
     assert.equal((await flooded.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'pending');
@@ -313,15 +316,11 @@ test('P6: a flood of events of payments that nobody knows, each slow to look at,
 });
 
 test('P6: over HTTP: the bytes as they were signed are stored and answered; forged, stale and altered ones are not', async () => {
-  const { fastify } = await import('fastify');
   const app = fastify();
-  app.setErrorHandler((error: { status?: number; statusCode?: number }, _request, reply) =>
-    reply.code(error.status ?? error.statusCode ?? 500).send({}),
-  );
+  app.setErrorHandler(createErrorHandler(silentLogger));
   await app.register(async (scope) =>
     registerWebhooks(scope as never, { provider: simulator.provider, checkout: desk.checkout }),
   );
-  const { createHmac } = await import('node:crypto');
   const body = JSON.stringify({
     id: 'evt_http',
     type: 't',

@@ -272,7 +272,7 @@ test('P2, P3: while a void is refused the order waits to be released: it is no s
   await loseSeats(order.order);
   await simulator.fault('void_refused', { match: { reference: order.order } });
   await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
-  await reconcile(database, desk, 3);
+  await reconcile(database, desk, 6);
   assert.equal(await stateOf(order.order), 'voiding');
   const ids = { capture: randomUUID(), captureKey: 'k', endKey: 'e' };
   assert.equal((await desk.record.confirm(order.order, ids, { owner: 'o', leaseMs: 1 })).kind, 'decided');
