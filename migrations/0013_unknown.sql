@@ -199,8 +199,9 @@ BEGIN
   IF m.state NOT IN ('open','waiting','unknown','ending') OR m.kind NOT IN ('open','authorise') THEN
     RETURN money_result('settled', p_operation);
   END IF;
-  UPDATE money_operations SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL,
-                              updated_at = clock_timestamp()
+  UPDATE money_operations
+  SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
+      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') THEN attention END
   WHERE operation_id = p_operation;
   IF m.provider_object IS NOT NULL AND m.provider_object IS DISTINCT FROM o.provider_object THEN
     PERFORM order_note(o.order_id, 'stray_voided', o.state, o.state,

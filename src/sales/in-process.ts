@@ -488,6 +488,7 @@ export function createInProcessRecord(options: {
             return null;
           const wasEnding = row.state === 'ending';
           settle(row, 'voided', answer);
+          if (row.attention === 'void_refused' || row.attention === 'refund_refused') row.attention = null;
           const isStray = row.providerObject !== null && row.providerObject !== order.providerObject;
           if (isStray) return { kind: 'voided' };
           const object = rowsOf(order.order).find(isObjectOf(order));

@@ -69,14 +69,16 @@ export async function waitingEvents(
 }
 
 /**
- * The operator's list: operations that something does not fit with, whose end nobody knows, or that do not end although their
- * object is being cancelled again and again. Oldest first.
+ * The operator's list: operations that something does not fit with (those that have ended all the same for a week), whose end
+ * nobody knows, or that do not end although their object is being cancelled again and again. Oldest first.
  */
 export async function operationsForAttention(db: Db, limit: number): Promise<MoneyOperation[]> {
   const rows = await db.query<{ result: MoneyOperation }>(
     'money_attention',
     `SELECT operation_json(m) AS result FROM money_operations m
-     WHERE attention IS NOT NULL OR state = 'unknown' OR (state = 'ending' AND attempts > $2) ORDER BY updated_at LIMIT $1`,
+     WHERE state = 'unknown' OR (state = 'ending' AND attempts > $2)
+        OR (attention IS NOT NULL AND (due_at IS NOT NULL OR updated_at > clock_timestamp() - interval '7 days'))
+     ORDER BY updated_at LIMIT $1`,
     [limit, endingTriesMax],
   );
   return rows.map((row) => row.result);
