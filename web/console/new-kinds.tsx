@@ -129,6 +129,7 @@ export function kindsOf(
 function idOf(name: string, taken: ReadonlySet<string>): string {
   const plain = name
     .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')
     .replace(/^-+|-+$/g, '')
