@@ -17,7 +17,7 @@ const tickets = Number(process.env.ONSALE_TEST_CANCEL_TICKETS ?? 300);
 const ticketsPerOrder = 2;
 /** Of requests to the provider, in percent, of each kind. */
 const faultPercent = 5;
-const kills = 6;
+const kills = 4;
 
 const wish: CancellationWish = {
   reason: 'the venue is closed',

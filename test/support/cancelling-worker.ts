@@ -1,11 +1,19 @@
+import { createCancelEvent } from '../../src/checkout/cancel-event.ts';
+import { createCheckout } from '../../src/checkout/checkout.ts';
+import { createReconciler } from '../../src/checkout/reconcile.ts';
+import { createRefunds } from '../../src/checkout/refunds.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { refundDesk } from './refund-desk.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
+import { createCancellationRecord } from '../../src/sales/cancellations.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { createSalesRecord } from '../../src/sales/orders-record.ts';
+import { createRefundRecord } from '../../src/sales/refunds.ts';
 
 /**
  * A process that carries the cancelling of events on, with the reconciler that gives the money back, until it is killed. Takes
- * one JSON argument; says `ready` when it runs.
+ * one JSON argument; says `ready` when it runs. No more than that is imported: it is started again and again.
  */
 interface Orders {
   database: string;
@@ -13,14 +21,33 @@ interface Orders {
   owner: string;
 }
 const { database, simulator, owner } = JSON.parse(process.argv[2]!) as Orders;
+const runtime = { clock: systemClock, random: systemRandom, log: silentLogger, owner };
 const provider = createStripeProvider({
+  ...runtime,
   secretKey: 'sk_test_simulator',
   webhookSecrets: ['whsec_simulator'],
   apiBase: simulator,
-  log: silentLogger,
-  clock: systemClock,
 });
-const desk = refundDesk(database, provider, { owner });
-desk.cancelEvent.start();
-desk.reconciler.start();
+const db = createDb({ ...runtime, url: database, poolSize: 10 });
+const record = createSalesRecord({ db });
+const refundRecord = createRefundRecord({ db });
+const arbiter = {
+  project: async () => {},
+  hold: () => Promise.reject(new Error('nobody holds a seat of a cancelled event')),
+  extend: () => Promise.reject(new Error('nobody buys a seat of a cancelled event')),
+  release: () => Promise.reject(new Error('no hold is left')),
+};
+const refunds = createRefunds({ ...runtime, record: refundRecord, orders: record, provider, arbiter });
+const checkout = createCheckout({ ...runtime, record, arbiter, provider, refunds, orderIdOf: (hold) => hold });
+const cancelEvent = createCancelEvent({
+  ...runtime,
+  record: createCancellationRecord({ db }),
+  refunds,
+  refundRecord,
+  arbiter,
+  redisHolds: null,
+  modes: async () => [],
+});
+cancelEvent.start();
+createReconciler({ ...runtime, record, checkout }).start();
 process.stdout.write('ready\n');
