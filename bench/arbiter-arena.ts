@@ -52,13 +52,20 @@ export async function openPostgresEvent(
 
 let redisEvents = 0;
 
-/** A partition of its own in Redis, open, with its seats, as a rebuild makes it; no Postgres stands behind it. */
+/**
+ * A partition of its own in Redis, open, with its seats, as a rebuild makes it; no Postgres stands behind it, unless it is named by
+ * `stored`.
+ */
 export async function openRedisEvent(
   server: RedisServer,
-  { seats, claimsPerCall }: { seats: number; claimsPerCall?: number },
+  {
+    seats,
+    claimsPerCall,
+    stored,
+  }: { seats: number; claimsPerCall?: number; stored?: { event: EventNo; epoch: number } },
 ): Promise<OpenEvent & { store: RedisStore; arbiter: RebuildableArbiter; tag: string }> {
   redisEvents += 1;
-  const at = { event: redisEvents, partition: 0, epoch: 1 };
+  const at = { event: redisEvents, epoch: 1, ...stored, partition: 0 };
   const store = createRedisStore({ name: 'default', url: server.url, clock: systemClock, log: silentLogger });
   await store.primaries();
   const tag = partitionTag(prefix, at.event, 0);

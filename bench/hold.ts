@@ -9,8 +9,8 @@ import {
   interleave,
   type Sample,
 } from './measure.ts';
+import { holdRequest, openSale, type Sale } from './open-sale.ts';
 import type { Bench } from './run.ts';
-import { holdRequest, openSale, type Sale } from './sale.ts';
 
 const seats = 100_000;
 const connections = 64;

@@ -19,8 +19,8 @@ import {
   type Spread,
   spreadOf,
 } from './measure.ts';
+import { joinRequest, openSale, type Sale } from './open-sale.ts';
 import type { Bench, BenchContext } from './run.ts';
-import { joinRequest, openSale, type Sale } from './sale.ts';
 import { benchDb, type Servers, webPoolSize } from './servers.ts';
 
 const connections = 64;

@@ -23,7 +23,7 @@ export interface BenchContext {
   progress(text: string): void;
 }
 
-const names = ['contention', 'arbiter', 'hold', 'join', 'size'] as const;
+const names = ['contention', 'arbiter', 'hold', 'join', 'sale', 'size'] as const;
 const usage = `npm run bench -- ${names.join('|')} [--json] [--runs 5] [--seconds 2] [--only TEXT]`;
 
 async function main(): Promise<number> {
