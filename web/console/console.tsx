@@ -9,8 +9,9 @@ import { Plans } from './plans.tsx';
 import { Reconcile } from './reconcile.tsx';
 import type { OrganiserEvent, PlanSummary } from './shapes.ts';
 import { SignIn } from './sign-in.tsx';
+import { Webhooks } from './webhooks.tsx';
 
-type Tab = 'events' | 'newEvent' | 'plans' | 'payments';
+type Tab = 'events' | 'newEvent' | 'plans' | 'payments' | 'webhooks';
 
 /** `/organiser`: sign in, plans, events, the sale's controls. */
 export function Console() {
@@ -68,7 +69,7 @@ function Desk({ onOut }: { onOut: () => void }) {
   return (
     <div class="stack-l">
       <nav class="tabs" aria-label={words.title}>
-        {(['events', 'newEvent', 'plans', 'payments'] as const).map((one) => (
+        {(['events', 'newEvent', 'plans', 'payments', 'webhooks'] as const).map((one) => (
           <button
             key={one}
             type="button"
@@ -97,6 +98,7 @@ function Desk({ onOut }: { onOut: () => void }) {
         />
       )}
       {tab === 'payments' && <Reconcile />}
+      {tab === 'webhooks' && <Webhooks events={events ?? []} />}
       {tab === 'plans' && <Plans plans={plans} onImported={() => void load()} />}
     </div>
   );

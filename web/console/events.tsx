@@ -6,6 +6,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { Blocks } from './blocks.tsx';
 import { CancelEvent } from './cancellation.tsx';
 import { Codes } from './codes.tsx';
+import { Entry } from './entry.tsx';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
@@ -90,6 +91,7 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
           <Codes event={event} />
           {event.layoutHash && <Blocks event={event} />}
           {event.phase !== 'draft' && <Refunds event={event} />}
+          {event.phase !== 'draft' && <Entry event={event} />}
           {event.phase !== 'draft' && <CancelEvent event={event} onChanged={() => void load()} />}
         </>
       )}

@@ -1,5 +1,6 @@
 import { enCodes } from './en-codes.ts';
 import { enRefunds } from './en-refunds.ts';
+import { enEntry, enWebhooks } from './en-webhooks.ts';
 import { count, plural } from './format.ts';
 
 const seats = (n: number) => plural(n, { one: '# seat', other: '# seats' });
@@ -20,7 +21,13 @@ export const enConsole = {
   busy: 'One moment…',
   failed: 'That did not work',
   noAnswer: 'The server did not answer. Try again.',
-  nav: { events: 'Events', newEvent: 'New event', plans: 'Seating plans', payments: 'Payments' },
+  nav: {
+    events: 'Events',
+    newEvent: 'New event',
+    plans: 'Seating plans',
+    payments: 'Payments',
+    webhooks: 'Webhooks',
+  },
   events: {
     none: 'There is no event yet. Import a plan first, then create an event.',
     choose: 'Manage',
@@ -242,4 +249,6 @@ export const enConsole = {
   },
   codes: enCodes,
   refunds: enRefunds,
+  webhooks: enWebhooks,
+  entry: enEntry,
 };

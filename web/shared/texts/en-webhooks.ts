@@ -1,0 +1,80 @@
+import { count, plural } from './format.ts';
+
+/** English: webhooks and entry, on the organiser's page. */
+export const enWebhooks = {
+  title: 'Webhooks',
+  help: 'Addresses of yours that are told what happens: purchases, refunds, the sale’s phases.',
+  guide: 'How to verify a delivery stands in docs/guides/webhooks.md.',
+  none: 'Nobody is told yet.',
+  url: 'Address',
+  urlHint: 'https://…, on the public internet.',
+  event: 'Event',
+  every: 'Every event',
+  what: 'Told of',
+  note: 'Note',
+  noteHint: 'For people; may stay empty.',
+  add: 'Add the address',
+  secret: (secret: string) => `Its secret, shown this once: ${secret}`,
+  missing: 'Enter the address, and what it is told of.',
+  active: 'On',
+  disabled: 'Off',
+  due: (n: number) => plural(n, { one: '# delivery waits', other: '# deliveries wait' }),
+  failing: (n: number) =>
+    plural(n, { one: '# attempt in vain', other: '# attempts in vain, one after the other' }),
+  attention: (n: number) => plural(n, { one: '# address is off', other: '# addresses are off' }),
+  enable: 'Switch on',
+  disable: 'Switch off',
+  rotate: 'New secret',
+  rotated: (secret: string) =>
+    `The new secret, shown this once: ${secret} The one before it counts for a day more.`,
+  trial: 'Send a trial',
+  tried: 'A trial is on its way. Load the log in a moment.',
+  remove: 'Remove',
+  removeSure: (url: string) => `Remove ${url}? What it was not told yet is dropped.`,
+  removeYes: 'Yes, remove it',
+  removeNo: 'Keep it',
+  removed: 'Removed.',
+  log: 'Log',
+  logOf: (url: string) => `Deliveries to ${url}, the newest first`,
+  logNone: 'Nothing was sent yet.',
+  reload: 'Load again',
+  at: 'When',
+  state: 'State',
+  attempt: 'Attempt',
+  answer: 'Last answer',
+  states: {
+    due: 'waits',
+    delivered: 'taken',
+    failed: 'given up',
+    dropped: 'dropped',
+  } as Record<string, string>,
+  took: (status: number, ms: number) => `${status} in ${count(ms)} ms`,
+  again: 'Send again',
+  owed: 'It is sent again, under the same id.',
+};
+
+export const enEntry = {
+  title: 'Entry',
+  help: 'Let somebody in by the code of the ticket, once. A scanner types it like a keyboard.',
+  came: (entered: number, tickets: number) => `${count(entered)} of ${count(tickets)} came in.`,
+  gate: 'Gate',
+  code: 'Code of the ticket',
+  check: 'Let in',
+  list: 'List for gates without a network',
+  listHelp: 'The key and the revoked tickets. It is as old as the time you load it.',
+  results: {
+    valid: (place: string) => `Valid. ${place}`,
+    used: (at: string, gate: string | null) =>
+      gate ? `Used before: ${at}, ${gate}.` : `Used before: ${at}.`,
+    revoked: {
+      refunded: 'Not valid any more: it was refunded.',
+      event_cancelled: 'The event was cancelled.',
+      not_paid: 'Not valid: its order is not paid.',
+      unknown: 'There is no such ticket.',
+    } as Record<string, string>,
+    other: (event: string) => `A ticket for another event: ${event}.`,
+    forged: 'No code of ours: forged, altered or not read well.',
+  },
+  place: (section: string, row: string, number: string) =>
+    [section, row && `row ${row}`, number && `seat ${number}`].filter(Boolean).join(', '),
+};
