@@ -55,6 +55,8 @@ export interface ApiDeps {
 /** Keys may be dropped once they are 24 hours old; then the same key is a new operation. */
 const KEY_LIFE_MS = 24 * 3600 * 1000;
 const KEY_LENGTH_MAX = 255;
+/** On a 500 that its key will replay: repeating it is idle (the SDK's `_shouldRetry` says so of Stripe's answers). */
+const NO_RETRY = { 'stripe-should-retry': 'false' };
 
 /** Answers requests under `/v1/`: authentication, faults, idempotency, the operation, the journal. */
 export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise<ApiAnswer> } {
@@ -104,7 +106,8 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
       if (known.fingerprint !== fingerprint) throw keyMismatch(key);
       const { status, body } = known;
       await journal.settled();
-      const replay = { status, body, stored: true, headers: { 'idempotent-replayed': 'true' } };
+      const again = { 'idempotent-replayed': 'true', ...(status >= 500 && NO_RETRY) };
+      const replay = { status, body, stored: true, headers: again };
       return leave(replay, request, struck);
     }
     running.add(key);
@@ -137,7 +140,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
 
   const run = (request: ApiRequest, route: Route, id: string, params: FormTree, struck: Struck): Done => {
     const replace = struck.replace();
-    const lost: Done = { ...fromError(internalError()), stored: true };
+    const lost: Done = { ...fromError(internalError()), stored: true, headers: NO_RETRY };
     if (replace === 'work') return lost;
     deps.mark.requestId = request.requestId;
     deps.mark.key = request.key;
