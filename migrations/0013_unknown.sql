@@ -229,6 +229,37 @@ BEGIN
   RETURN money_result('voided', p_operation, v_seats);
 END $$;
 
+-- Finally refused. An authorisation: another card may be tried. A capture: the sale is undone in the same call, and its buyer told.
+CREATE OR REPLACE FUNCTION money_refused(p_operation uuid, p_answer jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  o orders; m money_operations;
+  v_seats jsonb := '[]';
+BEGIN
+  IF (SELECT kind FROM money_operations WHERE operation_id = p_operation) = 'capture' THEN
+    PERFORM order_lock_limits(order_row.event_no, order_row.account, order_row.instrument ->> 'fingerprint')
+    FROM (SELECT orders.* FROM orders JOIN money_operations USING (order_id) WHERE operation_id = p_operation) order_row;
+  END IF;
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  IF m.state NOT IN ('open','waiting','unknown') THEN RETURN money_result('settled', p_operation); END IF;
+  UPDATE money_operations SET state = 'refused', answer = p_answer, due_at = NULL, claimed_until = NULL,
+                              updated_at = clock_timestamp()
+  WHERE operation_id = p_operation;
+  IF m.kind = 'capture' AND o.state = 'confirmed' THEN
+    PERFORM order_count_limits(o, -cardinality(o.seats));
+    v_seats := order_end(o, 'capture_refused', 'cancelled', 'capture_refused', NULL);
+    -- Nothing was taken, yet the reservation may stand: it is ended too.
+    UPDATE money_operations SET state = 'ending', end_key = p_operation || ':end', end_reason = 'capture_refused',
+           due_at = clock_timestamp(), claimed_until = NULL, attempts = 0, first_sent_at = NULL, updated_at = clock_timestamp()
+    WHERE order_id = o.order_id AND kind = 'authorise' AND state = 'done';
+    SELECT * INTO o FROM orders WHERE order_id = o.order_id;
+    PERFORM order_happened(o, 'order.cancelled', jsonb_build_object('operation', p_operation));
+  ELSE
+    PERFORM order_note(o.order_id, m.kind || '_refused', o.state, o.state, jsonb_build_object('operation', p_operation));
+  END IF;
+  RETURN money_result('refused', p_operation, v_seats);
+END $$;
+
 -- Objects that the provider knows and that none of our operations names: an opening whose answer was lost.
 
 -- 'known': it is one of the order's own by now. 'adopted': an opening of the order is still waiting for just this. 'ending':
