@@ -20,6 +20,8 @@ export interface ServedEvent {
   server: ServerProcess;
   database: TestDatabase;
   simulator: TestSimulator;
+  /** What the server, and each command beside it, is configured by. */
+  env: Record<string, string>;
   /** A pass that did not come through the line, for the browser with these cookies. */
   passFor(cookies: string): string;
 }
@@ -38,7 +40,7 @@ export async function servedEvent(
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-served-'));
   t.after(async () => fs.rmSync(dataDir, { recursive: true, force: true }));
   const eventNo = await makeEvent(database.url, options);
-  const server = await serverProcess({
+  const env = {
     DATABASE_URL: database.url,
     ONSALE_DATA_DIR: dataDir,
     ONSALE_SECRET: secret,
@@ -46,7 +48,8 @@ export async function servedEvent(
     STRIPE_PUBLISHABLE_KEY: simulator.publishableKey,
     STRIPE_WEBHOOK_SECRET: simulator.webhookSecret,
     STRIPE_API_BASE: simulator.url,
-  });
+  };
+  const server = await serverProcess(env);
   t.after(() => server.kill());
   await simulator.webhooksTo(`${server.url}/api/webhooks/stripe`);
   const credentials = createCredentials({
@@ -60,6 +63,7 @@ export async function servedEvent(
     server,
     database,
     simulator,
+    env,
     passFor(cookies) {
       const visitor = credentials.visitorOf(/onsale_visitor=([^;]+)/.exec(cookies)?.[1] ?? '');
       assert.ok(visitor, 'the queue sets the visitor cookie');
