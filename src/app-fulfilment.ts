@@ -1,5 +1,6 @@
 import type { Runtime } from './app.ts';
 import type { OrderId } from './core/hold.ts';
+import { createDocumentThread } from './fulfilment/document-thread.ts';
 import { type IssuedOrderParts, readIssuedOrder } from './fulfilment/issued-order.ts';
 import { createJobQueue } from './fulfilment/job-queue.ts';
 import { createSmtpTransport, type MailTransport } from './fulfilment/mail-transport.ts';
@@ -16,25 +17,14 @@ export interface Documents extends TicketDocuments {
   ofOrder(order: Order, size: DocumentSize): Promise<Uint8Array | null>;
 }
 
-/** What makes documents is loaded with the first one: a start, and a process that makes none, do without. */
-export function openDocuments(config: Config, parts: IssuedOrderParts): Documents {
-  let loading: Promise<TicketDocuments> | undefined;
-  const load = async (): Promise<TicketDocuments> => {
-    const { createTicketDocuments } = await import('./fulfilment/ticket-document.ts');
-    return createTicketDocuments({ timeZone: config.mail.timeZone });
-  };
-  const render: TicketDocuments['render'] = async (issued, size) => {
-    loading ??= load().catch((error) => {
-      loading = undefined;
-      throw error;
-    });
-    return (await loading).render(issued, size);
-  };
+export function openDocuments(config: Config, parts: IssuedOrderParts & { shutdown: Shutdown }): Documents {
+  const thread = createDocumentThread({ timeZone: config.mail.timeZone });
+  parts.shutdown.add('documents', () => thread.close());
   return {
-    render,
+    render: thread.render,
     async ofOrder(order, size) {
       const issued = await readIssuedOrder(parts, order);
-      return issued.seats.some(({ ticket }) => ticket !== null) ? await render(issued, size) : null;
+      return issued.seats.some(({ ticket }) => ticket !== null) ? await thread.render(issued, size) : null;
     },
   };
 }

@@ -214,7 +214,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     ({ look } = startController({ ...options, ...line, ...own }));
   }
   const ticketKey = storedTicketKey(config.dataDir);
-  const documents = openDocuments(config, { db, events, ticketKey });
+  const documents = openDocuments(config, { db, events, ticketKey, shutdown });
   const fulfil = (publicUrl: string): void => {
     if (!started.has('worker')) return;
     const { orderSecretOf } = credentials;

@@ -70,7 +70,15 @@ export async function readIssuedOrder(parts: IssuedOrderParts, order: Order): Pr
       assert(facts, `seat ${seat} belongs to the event`);
       const section = names.get(facts.sectionId) ?? facts.sectionId;
       const label = { section, row: facts.row, number: facts.label };
-      return { seat, ...label, category, kind: kindName ?? kind, price, fee, ticket: codes.get(seat) ?? null };
+      return {
+        seat,
+        ...label,
+        category,
+        kind: kindName ?? kind,
+        price,
+        fee,
+        ticket: codes.get(seat) ?? null,
+      };
     }),
   };
 }

@@ -55,8 +55,9 @@ export function createSmtpTransport({ url }: { url: string }): MailTransport {
       try {
         await sender.sendMail({
           messageId: `<${mail.messageId}>`,
-          from: mail.from,
-          to: mail.to,
+          // It writes into what it is given.
+          from: { ...mail.from },
+          to: { ...mail.to },
           subject: mail.subject,
           text: mail.text,
           html: mail.html,

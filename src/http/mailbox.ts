@@ -16,7 +16,7 @@ const listedMax = 200;
 const MailParams = Type.Object({ mail: Type.String({ maxLength: 200 }) });
 const AttachmentParams = Type.Object({
   mail: Type.String({ maxLength: 200 }),
-  position: Type.Integer({ minimum: 1, maximum: 100 }),
+  position: Type.String({ pattern: '^[1-9][0-9]?$' }),
 });
 
 /**
@@ -56,7 +56,7 @@ export function registerMailbox(app: App, { db }: { db: Db }): void {
     { schema: { ...schema, params: AttachmentParams } },
     async (request, reply) => {
       const { mail, position } = request.params;
-      const attachment = await attachmentInMailbox(db, mail, position);
+      const attachment = await attachmentInMailbox(db, mail, Number(position));
       if (!attachment) throw problem('not_found');
       const { filename, mimeType, bytes } = attachment;
       reply.header('content-security-policy', "sandbox; default-src 'none'");

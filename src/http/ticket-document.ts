@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { DocumentsBusy } from '../fulfilment/document-thread.ts';
 import type { Order } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import { createMyOrder, type MyOrderDeps } from './my-order.ts';
@@ -36,7 +37,9 @@ export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void
       const order = await myOrder(request, request.params.order);
       if (order.state === 'confirmed') throw problem('not_paid', { retryAfterMs: 1_000 });
       if (order.state !== 'paid') throw problem('not_paid', { extra: { state: order.state } });
-      const bytes = await deps.ticketDocument(order, request.query.size ?? 'a4');
+      const bytes = await deps.ticketDocument(order, request.query.size ?? 'a4').catch((error) => {
+        throw error instanceof DocumentsBusy ? problem('busy', { retryAfterMs: 5_000 }) : error;
+      });
       if (!bytes) throw problem('not_paid', { extra: { state: order.state } });
       reply.header('content-disposition', 'inline; filename="tickets.pdf"');
       return reply.type('application/pdf').send(Buffer.from(bytes));

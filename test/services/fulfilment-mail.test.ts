@@ -18,8 +18,9 @@ async function mailOf(order: string) {
   return rows[0]!;
 }
 const mailsAbout = (order: string) => smtp.mails.filter(({ text }) => text?.includes(order));
+/** The first mail waits for the first document, and that for its fonts. */
 const arrived = (order: string, count = 1) =>
-  until(async () => mailsAbout(order).length >= count, 'the mail', 30_000);
+  until(async () => mailsAbout(order).length >= count, 'the mail', 90_000);
 
 describe('mail after a purchase', () => {
   const scope = testScope();
