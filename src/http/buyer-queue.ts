@@ -1,5 +1,6 @@
 import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
+import { allows } from '../core/phase.ts';
 import { noRights } from '../core/prices.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
@@ -48,7 +49,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       // The place is the signed number itself: whoever brings it needs no store.
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
-      if (event.phase === 'open' && event.presale) {
+      if (event.presale && allows(event.phase, 'join')) {
         accessCodes.demand(await accessCodes.of(request, event), event, { ...noRights, presale: true });
       }
       // One shard, strict order, unless the event asks for more.

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import { onsale } from '../support/onsale.ts';
+import { testDatabase } from '../support/postgres.ts';
+import { stageEvent } from '../support/stage.ts';
+
+test('codes are made, imported, listed and revoked at the command line; prices are read by category and kind', async (t) => {
+  const database = await testDatabase(t);
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-codes-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const environment = { DATABASE_URL: database.url, ONSALE_DATA_DIR: folder };
+  const { event } = await stageEvent(database, { settings: { lockedCategories: ['A'] } });
+  const [{ event_id: id }] = await database.query('SELECT event_id FROM events WHERE event_no = $1', [event]);
+  const run = (...argv: string[]) => onsale(argv, environment);
+
+  const file = path.join(folder, 'own.csv');
+  const [made, wrongFile, wrongCategory, neither] = await Promise.all([
+    run('code', 'create', id, '--label', 'Fans', '--count', '3', '--prefix', 'fan', '--category', 'A'),
+    run('code', 'create', id, '--label', 'Own', '--import', path.join(folder, 'none.csv'), '--category', 'A'),
+    run('code', 'create', id, '--label', 'Own', '--count', '1', '--category', 'B'),
+    run('code', 'create', id, '--label', 'Own', '--category', 'A'),
+  ]);
+  assert.equal(made.code, 0, made.err);
+  assert.match(made.out, /^(FAN[A-Z2-9]{10}\n){3}$/);
+  assert.deepEqual([wrongFile.code, wrongCategory.code, neither.code], [2, 1, 2]);
+  assert.match(wrongCategory.err, /B is not a locked category/);
+
+  fs.writeFileSync(file, 'code,uses\nclub-2026,5\nguest 7,\n');
+  const imported = await run(
+    'code',
+    'create',
+    id,
+    '--label',
+    'Own',
+    '--import',
+    file,
+    '--category',
+    'A',
+    '--uses',
+    'any',
+  );
+  assert.equal(imported.code, 0, imported.err);
+  const listed = await run('code', 'list', id, '--csv');
+  const lines = listed.out.trim().split(/\r?\n/);
+  assert.equal(lines[0], 'code,label,categories,kinds,presale,uses,used,seats,until,revoked');
+  assert.ok(lines.includes('CLUB2026,Own,A,,,5,0,,,') && lines.includes('GUEST7,Own,A,,,,0,,,'), listed.out);
+  assert.equal(lines.length, 6);
+  const revoked = await run('code', 'revoke', id, '--code', 'Guest-7');
+  assert.match(revoked.out, /^Revoked 1/);
+
+  const price = ['--price', 'A=149.00', '--price', 'A/reduced=99.00', '--kind', 'reduced=Reduced'];
+  const created = await run('event', 'create', '--name', 'Kinds', '--plan', 'plan', ...price, '--json');
+  assert.equal(created.code, 0, created.err);
+  const { prices, settings } = JSON.parse(created.out);
+  assert.deepEqual(prices, { A: 14_900 });
+  assert.deepEqual(settings.kinds, [
+    { id: 'reduced', name: 'Reduced', conditions: '', prices: { A: 9_900 } },
+  ]);
+});
