@@ -248,6 +248,8 @@ test('what an answer says of repeating is what the SDK does', async () => {
   };
   assert.equal(await tries('unavailable'), 2);
   assert.equal(await tries('unavailable', 'retry_refused'), 1);
+  assert.equal(await tries('error_500_before'), 2);
+  assert.equal(await tries('error_500_stored'), 1);
   assert.equal(await tries('rate_limit'), 1);
   assert.equal(await tries('rate_limit', 'retry_advised'), 2);
   assert.equal(await tries('lock_timeout'), 2);

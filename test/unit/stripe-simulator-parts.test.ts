@@ -139,6 +139,18 @@ test('a fault strikes as often, or at the rate, that it was switched on for', as
   assert.ok(struck > 400 && struck < 600, `${struck} of 2000`);
 });
 
+test('a fault strikes only what its kind is about', () => {
+  const capture = { fault: 'capture_refused', times: 1 };
+  const confirm = { ...SUBJECT, route: 'payment_intents.confirm' };
+  const faults = faultsOf(capture, { fault: 'hold_short', delayMs: 1500 }, { fault: 'webhook_never' });
+  assert.deepEqual(faults.strike('request', confirm).manner(), { holdMs: 1500 });
+  assert.deepEqual(faults.strike('request', SUBJECT).manner(), { capture: 'refused' });
+  assert.deepEqual(faults.strike('request', SUBJECT).manner(), {}, 'once');
+  assert.equal(faults.strike('request', SUBJECT).delivery().never, false);
+  assert.equal(faults.strike('webhook', SUBJECT).delivery().never, true);
+  assert.deepEqual(faults.struck(), { capture_refused: 1, hold_short: 1, webhook_never: 1 });
+});
+
 test('a switch that cannot be understood is refused with a sentence', () => {
   for (const wrong of [
     null,
@@ -149,6 +161,7 @@ test('a switch that cannot be understood is refused with a sentence', () => {
     { fault: 'delay', delayMs: -1 },
     { fault: 'delay', times: 0 },
     { fault: 'delay', rate: 2 },
+    { fault: 'closed', forMs: 0 },
     { fault: 'delay', match: { colour: 'red' } },
     { fault: 'delay', match: { key: 5 } },
     { fault: 'delay', colour: 'red' },

@@ -16,7 +16,8 @@ caption { text-align: left; font-weight: 600; padding: .5rem 0; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8886; white-space: nowrap; }
 td.words { white-space: normal; min-width: 20rem; }
 td.amount { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .9em; }
+code { font-size: .9em; overflow-wrap: anywhere; }
+li { overflow-wrap: anywhere; margin-bottom: .5rem; }
 fieldset { border: 1px solid #8886; margin: 0 0 1rem; padding: .5rem 1rem; display: flex; flex-wrap: wrap; gap: .5rem 1rem; }
 label { display: block; }
 input, select { font: inherit; display: block; min-height: 44px; padding: .2rem .5rem; max-width: 100%; box-sizing: border-box; }
@@ -116,7 +117,7 @@ function faultSwitches(switches: Switches): string {
   const options = kinds.map(([name]) => `<option>${name}</option>`).join('');
   const rows = switches.faults.map(
     (fault) => `<li><form class="inline" method="post" action="/_sim/faults/off">
-<input type="hidden" name="id" value="${fault.id}"><code>${escapeHtml(JSON.stringify(fault))}</code>
+<input type="hidden" name="id" value="${fault.id}">${withCode(inWords(fault))}
 <button type="submit">Switch off</button></form></li>`,
   );
   const says = kinds.map(([name, kind]) => [name, kind.says, String(switches.struck[name] ?? 0)]);
@@ -133,6 +134,23 @@ ${button('/_sim/faults/off', 'Switch all off')}
 ${button('/_sim/webhooks/release', `Release webhooks that wait (${switches.webhooksWaiting})`)}
 ${button('/_sim/refunds/settle', 'Let refunds arrive or fail')}
 ${table('What each fault does', ['Fault', 'What it does', 'Struck so far'], says)}`;
+}
+
+function inWords(fault: FaultOn): string {
+  const { says } = FAULT_KINDS[fault.fault];
+  const facts = [
+    ...Object.entries(fault.match).map(([name, value]) => `${name} ${value}`),
+    ...(fault.times === null ? [] : [`${fault.times} more times`]),
+    ...(fault.rate < 1 ? [`at a chance of ${fault.rate}`] : []),
+    ...(says.includes('`delayMs`') ? [`${fault.delayMs} ms`] : []),
+    ...(says.includes('`copies`') ? [`${fault.copies} copies`] : []),
+    ...(fault.until === null ? [] : [`until ${time(fault.until / 1000)}`]),
+  ];
+  return [`\`${fault.fault}\``, ...facts].join(', ');
+}
+
+function withCode(text: string): string {
+  return escapeHtml(text).replace(/`([^`]*)`/g, '<code>$1</code>');
 }
 
 /** Of the form: name, label and what may stand there. All may be left empty. */
@@ -181,9 +199,12 @@ function table(caption: string, heads: string[], rows: (string | Amount)[][]): s
 <tbody>${body}${empty}</tbody></table></div>`;
 }
 
+/** Longer texts are sentences, which may break. */
+const WORDS_FROM = 50;
+
 function cell(value: string | Amount): string {
   if (typeof value === 'string') {
-    return `<td${value.length > 60 ? ' class="words"' : ''}>${escapeHtml(value)}</td>`;
+    return `<td${value.length > WORDS_FROM ? ' class="words"' : ''}>${withCode(value)}</td>`;
   }
   return `<td class="amount">${escapeHtml(value.amount)}</td>`;
 }
