@@ -110,10 +110,8 @@ export function createAccessCodes({ clock, publicUrl, look }: AccessCodesOptions
 }
 
 function sentenceOf(event: EventRecord, { categories, kinds, presale }: Rights): string {
-  if (presale) {
-    const from = event.onSaleAt === null ? '' : ` Everybody can buy from ${iso(event.onSaleAt)} on.`;
-    return `Until the sale opens only buyers with an access code for the presale are served.${from}`;
-  }
+  if (presale)
+    return 'Until the sale opens to everybody, it is for those with an access code for the presale.';
   const names = kinds.map((id) => event.settings.kinds?.find((kind) => kind.id === id)?.name ?? id);
   return `${[...categories, ...names].join(', ')}: only with an access code.`;
 }

@@ -139,7 +139,7 @@ export interface ReserveCommand {
   lines: OrderLine[];
   orderFee: number;
   currency: string;
-  /** Id of the access code that the order needs; it has one use less while the order lives. */
+  /** Id of the access code that the order needs; it has one use less while the order lives. The model in memory knows none. */
   accessCode?: string | null;
 }
 
