@@ -14,6 +14,10 @@ export interface Contradiction {
 
 const payment = (payments: PaymentSeen[], index: number): PaymentSeen => payments[index]!;
 
+const refund = ({ of }: AuditedWorld, amount: number, goodwill: number, state: string): string =>
+  `INSERT INTO refunds (refund_id, order_id, event_no, actor, reason, fees_kept, order_fee, goodwill, amount, currency, state)
+   VALUES (gen_random_uuid(), '${of('order paid')}', $1, 'test', 'test', 0, 0, ${goodwill}, ${amount}, 'EUR', '${state}')`;
+
 export const contradictions: Contradiction[] = [
   {
     promises: ['S1', 'S8'],
@@ -294,6 +298,26 @@ export const contradictions: Contradiction[] = [
     title: 'a paid order whose money was given back',
     says: /P8 the order is paid: 10600 are due, captured − refunded is 600/,
     payments: (payments) => Object.assign(payment(payments, 0), { refunded: 10_000 }),
+  },
+  {
+    promises: ['P7', 'P8'],
+    title: 'a ticket that was revoked without a refund',
+    says: /P8 ticket .* is sold and revoked, its refund is not there/,
+    sql: () => 'UPDATE tickets SET revoked_at = now() WHERE event_no = $1 AND seat_no = 0',
+  },
+  {
+    promises: ['P5', 'P8'],
+    title: 'a refund over more than its tickets, which nobody sent',
+    says: /P8 refund .* is over 5250, its tickets and fees sum to 0/,
+    sql: (world) => refund(world, 5_250, 0, 'done'),
+  },
+  {
+    promises: ['P5', 'P8'],
+    title: 'a refund that says done although its attempt was refused',
+    says: /P5 refund .* over 500 is done, its attempts: refused/,
+    sql: (world) => `${refund(world, 500, 500, 'done')};
+      INSERT INTO money_operations (operation_id, order_id, kind, state, key, provider_object, amount, currency, refund_id)
+      SELECT gen_random_uuid(), order_id, 'refund', 'refused', 'k', 'pi', amount, currency, refund_id FROM refunds WHERE event_no = $1`,
   },
   {
     promises: ['W1'],
