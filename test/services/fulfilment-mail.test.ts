@@ -55,11 +55,7 @@ describe('mail after a purchase', () => {
     for (const body of [mail.text, mail.html]) {
       for (const seat of order.seats) assert.ok(body.includes(`seat ${seat.number}`), body);
       assert.ok(body.includes(`€${(order.amount / 100).toFixed(2)}`), body);
-      assert.ok(
-        body.includes('Saturday, 5 December 2026 at 19:30') ||
-          body.includes('Saturday 5 December 2026, 19:30 CET'),
-        body,
-      );
+      assert.ok(body.includes('Saturday, 5 December 2026, 19:30 CET'), body);
     }
     const [, secret] = /\/orders\/[\w-]+#([\w-]+)/.exec(mail.text) ?? [];
     const elsewhere = await app.buyer().request('GET', `/api/orders/${order.order}`, {
