@@ -4,7 +4,7 @@ import type { EventObject, HoldAnswer, SeatInfo, StatusObject } from '../../src/
 import { hasCodes, isPresale } from '../../web/buyer/access-code.tsx';
 import { offersFor } from '../../web/buyer/basket-kinds.tsx';
 import { chooseKind, createBuyer, pricedSeats, setHold, totalOf } from '../../web/buyer/session.ts';
-import { kindsOf } from '../../web/console/new-kinds.tsx';
+import { type KindDraft, kindsOf } from '../../web/console/new-kinds.tsx';
 import { money } from '../../web/shared/texts/format.ts';
 
 const event = {
@@ -79,7 +79,7 @@ test('pages count a currency’s decimals by the table of the server, whatever I
 });
 
 test('the organiser’s form makes kinds with ids of their own, or says what is missing', () => {
-  const draft = {
+  const draft: KindDraft = {
     key: 1,
     name: 'Ermäßigt',
     conditions: ' Schüler ',
