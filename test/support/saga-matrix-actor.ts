@@ -22,7 +22,7 @@ const { scene, life } = JSON.parse(process.argv[2]!) as {
   scene: Scene;
   life: Life;
 };
-const reachWithinMs = 60_000;
+const reachWithinMs = 120_000;
 
 const provider = createStripeProvider({
   secretKey: 'sk_test_simulator',

@@ -114,7 +114,7 @@ export async function openDesk(scene: Scene, provider: PaymentProvider): Promise
 
   const owner = 'the process';
   const runtime = { clock: systemClock, random: systemRandom, log: silentLogger, owner };
-  const db = createDb({ url: scene.database, poolSize: 16, clock: systemClock, log: silentLogger });
+  const db = createDb({ url: scene.database, poolSize: 6, clock: systemClock, log: silentLogger });
   const refundRecord = createRefundRecord({ db });
   const watched = stopping(provider, 'provider');
   const refunds = createRefunds({
@@ -125,7 +125,7 @@ export async function openDesk(scene: Scene, provider: PaymentProvider): Promise
     arbiter: lyingArbiter,
   });
   const wrap = (record: SalesRecord): SalesRecord => stopping(record, 'record');
-  const desk = till(scene.database, watched, { refunds, owner, poolSize: 16, wrap });
+  const desk = till(scene.database, watched, { refunds, owner, poolSize: 12, wrap });
   const web = fastify();
   // The signature is judged by the provider itself: its call is not one of the saga's.
   await web.register(async (scope) =>
