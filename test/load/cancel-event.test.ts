@@ -16,7 +16,7 @@ import { auditEvent, makeDue, reserved, stageEvent } from '../support/stage.ts';
 const tickets = Number(process.env.ONSALE_TEST_CANCEL_TICKETS ?? 300);
 const ticketsPerOrder = 2;
 /** Of requests to the provider, in percent, of each kind. */
-const faultPercent = 5;
+const faultPercent = 8;
 const kills = 4;
 
 const wish: CancellationWish = {
