@@ -259,7 +259,7 @@ DECLARE
   v_decided jsonb;
 BEGIN
   PERFORM event_lock_shared(p_event);
-  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
   IF FOUND THEN
     RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
   END IF;
@@ -286,7 +286,7 @@ BEGIN
   IF v_mode.mode = 'postgres' THEN
     SELECT * INTO v_hold FROM holds WHERE event_no = p_event AND hold_id = p_hold FOR UPDATE;
     -- A repeat that waited here for the first request's end finds its order now.
-    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
     IF FOUND THEN
       RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
     END IF;
@@ -309,7 +309,7 @@ BEGIN
   FROM date_trunc('milliseconds', clock_timestamp()) at
   ON CONFLICT DO NOTHING RETURNING * INTO v_order;
   IF v_order.order_id IS NULL THEN
-    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
     IF FOUND THEN
       RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
     END IF;

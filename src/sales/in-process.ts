@@ -81,7 +81,10 @@ export function createInProcessRecord(options: {
   // Reserve and close.
 
   function reserve(command: ReserveCommand): ReserveOutcome {
-    const known = [...orders.values()].find((order) => order.hold === command.hold);
+    // One that has another hold by now is found by its own id.
+    const known = [...orders.values()].find(
+      (order) => order.hold === command.hold || order.order === command.order,
+    );
     if (known) return { kind: 'reserved', order: known, repeated: true, seats: [] };
     const event = eventOf(command.event);
     if (!allows(event.phase, 'reserve')) return { kind: 'not_open', phase: event.phase };
@@ -410,7 +413,7 @@ export function createInProcessRecord(options: {
   return {
     reserve: async (command) => copy(reserve(command)),
     abandon: async (hold, id) => {
-      const known = [...orders.values()].find((order) => order.hold === hold.hold);
+      const known = [...orders.values()].find((order) => order.hold === hold.hold || order.order === id);
       if (known)
         return known.lines.length === 0 ? { kind: 'abandoned' } : { kind: 'ordered', order: copy(known) };
       const { event, currency } = eventOf(hold.event);
