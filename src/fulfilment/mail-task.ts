@@ -4,7 +4,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 import { type IssuedOrder, type IssuedOrderParts, readIssuedOrder, seatsOfTickets } from './issued-order.ts';
 import type { Task } from './job-queue.ts';
 import { composeLetter, type Happening, type HappeningDetail, type Letter } from './letters.ts';
-import type { MailTransport } from './mail-transport.ts';
+import type { MailTransport, SendOutcome } from './mail-transport.ts';
 import { findMail, type OwedMail, recordMail } from './mails.ts';
 import { plain } from './words.ts';
 
@@ -31,7 +31,7 @@ class MailNotTaken extends Error {
  */
 export function createMailTask(parts: MailTaskParts): Task {
   const { db, log } = parts;
-  return async (payload) => {
+  return async (payload, signal) => {
     const owed = await findMail(db, mailIn(payload));
     if (owed?.state !== 'due') return;
     const about = { mail: owed.mail, order: owed.order.order };
@@ -39,7 +39,8 @@ export function createMailTask(parts: MailTaskParts): Task {
       const issued = await readIssuedOrder(parts, owed.order);
       const letter = await compose(parts, owed, issued);
       if (!letter) return await recordMail(db, owed.mail, { state: 'not_needed' });
-      const outcome = await parts.transport.send(await envelop(parts, owed, issued, letter));
+      const mail = await envelop(parts, owed, issued, letter);
+      const outcome = await Promise.race([parts.transport.send(mail), whenAborted(signal)]);
       if (outcome.kind === 'taken') return await recordMail(db, owed.mail, { state: 'sent' });
       if (outcome.kind === 'not_now') throw new MailNotTaken(outcome.error);
       log.warn({ ...about, error: outcome.error }, 'the mail server refuses a mail for good');
@@ -52,6 +53,15 @@ export function createMailTask(parts: MailTaskParts): Task {
       throw error;
     }
   };
+}
+
+/** A mail server that keeps us waiting does not keep the process from ending: the mail is sent again after it. */
+function whenAborted(signal: AbortSignal | undefined): Promise<SendOutcome> {
+  return new Promise((resolve) => {
+    const stop = (): void => resolve({ kind: 'not_now', error: 'stopped while sending' });
+    if (signal?.aborted) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
+  });
 }
 
 function mailIn(payload: unknown): string {
