@@ -38,7 +38,14 @@ const arbiter = {
   release: () => Promise.reject(new Error('no hold is left')),
 };
 const refunds = createRefunds({ ...runtime, record: refundRecord, orders: record, provider, arbiter });
-const checkout = createCheckout({ ...runtime, record, arbiter, provider, refunds, orderIdOf: (hold) => hold });
+const checkout = createCheckout({
+  ...runtime,
+  record,
+  arbiter,
+  provider,
+  refunds,
+  orderIdOf: (hold) => hold,
+});
 const cancelEvent = createCancelEvent({
   ...runtime,
   record: createCancellationRecord({ db }),

@@ -124,9 +124,7 @@ test('P8: after any refunds, in any currency: captured − refunded is what is d
           assert.notEqual(rest.kind, 'too_much', 'what is left can always be given back');
           assert.equal(refunded % step, 0, 'only sums that the currency can pay leave');
           for (const { feesKept, orderFee: given, amount } of now.refunds) {
-            assert.ok(
-              [feesKept, given, amount].every((one) => Number.isSafeInteger(one) && one >= 0),
-            );
+            assert.ok([feesKept, given, amount].every((one) => Number.isSafeInteger(one) && one >= 0));
           }
           const feeGiven = now.refunds.reduce((total, refund) => total + refund.orderFee, 0);
           assert.ok(feeGiven <= now.orderFee, "the order's fee goes back once");
