@@ -125,7 +125,7 @@ export const enConsole = {
     },
     sure: {
       closed: 'Close the sale for good? It cannot be opened again.',
-      cancelled: 'Cancel the event for good? Orders are refunded; this cannot be undone.',
+      cancelled: 'Cancel this draft for good? This cannot be undone.',
     } as Record<string, string>,
     yes: 'Yes, do it',
     no: 'No',
