@@ -141,7 +141,15 @@ function queueOptions(concurrency: number, log: Logger) {
     pollInterval: pollEveryMs,
     gracefulShutdownAbortTimeout: abortAfterMs,
     logger: queueLogger(log),
-    preset: { worker: { localQueue: { size: concurrency * fetchedPerRunning, ttl: 60_000 } } },
+    preset: {
+      worker: {
+        localQueue: { size: concurrency * fetchedPerRunning, ttl: 60_000 },
+        // Ended in batches, be they of one: only those have somebody who takes their failure. Without them a database that goes
+        // away while a job ends is a rejection that nobody handles, which ends the process.
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+      },
+    },
   };
 }
 
