@@ -24,18 +24,24 @@ export interface BenchContext {
 }
 
 const names = ['contention', 'arbiter', 'hold', 'join', 'sale', 'size'] as const;
-const usage = `npm run bench -- ${names.join('|')} [--json] [--runs 5] [--seconds 2] [--only TEXT]`;
+const usage = `npm run bench -- NAME [--json] [--runs 5] [--seconds 2] [--only TEXT]
+
+  contention  how many claims a second are decided when 500 buyers want the same 100 seats, beside other locking rules
+  arbiter     what gathering claims into calls is worth in Redis
+  hold        what a hold over HTTP costs beside a route that answers a constant
+  join        what joining the line costs, with few and with very many waiting
+  sale        what whole purchases cost beside the same steps with a statement for each row
+  size        what seats and holds cost in memory and time
+
+Needs redis-server (Debian: apt-get install redis-server); arbiter needs redis-benchmark too (redis-tools).`;
 
 async function main(): Promise<number> {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      json: { type: 'boolean', default: false },
-      runs: { type: 'string', default: '5' },
-      seconds: { type: 'string', default: '2' },
-      only: { type: 'string', default: '' },
-    },
-  });
+  const flags = parseFlags();
+  if (!flags || flags.values.help) {
+    (flags ? process.stdout : process.stderr).write(`${usage}\n`);
+    return flags ? 0 : 2;
+  }
+  const { values, positionals } = flags;
   const name = names.find((known) => known === positionals[0]);
   const runs = Number(values.runs);
   const seconds = Number(values.seconds);
@@ -59,6 +65,25 @@ async function main(): Promise<number> {
     return measured.lines.some((line) => line.reached === false) ? 1 : 0;
   } finally {
     await servers.stop();
+  }
+}
+
+/** Null: a flag that there is not. */
+function parseFlags() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        help: { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+        runs: { type: 'string', default: '5' },
+        seconds: { type: 'string', default: '2' },
+        only: { type: 'string', default: '' },
+      },
+    });
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n\n`);
+    return null;
   }
 }
 

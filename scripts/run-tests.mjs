@@ -8,13 +8,13 @@ import { spec } from 'node:test/reporters';
 const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
-/** In this order. Crowds, browsers and killed servers measure time: alone; the rest side by side; services mostly wait. */
+/** In this order. Crowds and killed servers measure time: alone; the rest side by side; services and browsers mostly wait. */
 const stages = [
   { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },
   { name: 'contract', concurrency: 2, folders: ['test/contract'] },
   { name: 'services', concurrency: 3, folders: ['test/services'] },
   { name: 'load', concurrency: 1, folders: ['test/load'] },
-  { name: 'e2e', concurrency: 1, folders: ['test/e2e'] },
+  { name: 'e2e', concurrency: 2, folders: ['test/e2e'] },
 ];
 
 /** Filters are a stage's name or a part of a path; none means everything. */

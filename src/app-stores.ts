@@ -178,7 +178,8 @@ export function redisHoldsOf(
   };
   return (event) =>
     readAll(event).catch((err: unknown) => {
-      log.warn({ err, event }, 'the holds in Redis could not be read');
+      const why = err instanceof StoreFault ? { fault: err.message } : { err };
+      log.warn({ ...why, event }, 'the holds in Redis could not be read');
       throw err;
     });
 }

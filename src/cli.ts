@@ -1,3 +1,5 @@
+import fs from 'node:fs';
+import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { openArbiter, StartProblem } from './app.ts';
 import { registerAuditCommand } from './cli/audit.ts';
@@ -17,6 +19,7 @@ import { systemClock } from './runtime/clock.ts';
 import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';
 import { PostgresFault } from './runtime/postgres-install.ts';
+import { projectDir } from './runtime/project-dir.ts';
 import { systemRandom } from './runtime/random.ts';
 import { RedisServerFault } from './runtime/redis-install.ts';
 import { StoreFault } from './runtime/store-fault.ts';
@@ -44,10 +47,11 @@ export async function main(argv: readonly string[]): Promise<number> {
     code = exitCodes.failed;
   };
   const config = readConfigOnce();
-  const runtime = () => ({ clock: systemClock, random: systemRandom, log: createLogger(logLevel(config())) });
+  const runtime = () => ({ clock: systemClock, random: systemRandom, log: createLogger(config().logLevel) });
 
   const program = new Command('onsale')
     .description('On-sales of numbered seats under any demand: queue, hold, pay. No seat is sold twice.')
+    .version(packageVersion(), '--version', 'print the version')
     .addHelpText('after', exitCodesText)
     .showHelpAfterError('(--help shows how)')
     .exitOverride()
@@ -124,6 +128,11 @@ export async function main(argv: readonly string[]): Promise<number> {
   return code;
 }
 
+function packageVersion(): string {
+  const file = path.join(projectDir, 'package.json');
+  return (JSON.parse(fs.readFileSync(file, 'utf8')) as { version: string }).version;
+}
+
 function readConfigOnce(): () => Config {
   let read: Config | undefined;
   return () => {
@@ -136,11 +145,6 @@ function readConfigOnce(): () => Config {
     read = outcome.config;
     return read;
   };
-}
-
-/** A person at a terminal reads our own lines; what the parts log is for when something goes wrong. */
-function logLevel(config: Config): string {
-  return process.env.ONSALE_LOG_LEVEL ? config.logLevel : 'warn';
 }
 
 function codeOf(error: unknown, say: (text: string) => void): number {

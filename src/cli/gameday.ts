@@ -86,6 +86,13 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
   const { say, fail, print } = context;
   const runtime = context.runtime();
   const { clock, random, log } = runtime;
+  for (const [option, file] of [
+    ['--json', wanted.json],
+    ['--resume', wanted.resume],
+  ] as const) {
+    const problem = file === undefined ? null : notWritable(file);
+    if (problem) return fail(`${option}: ${file} cannot be written: ${problem}. Nothing was started.`);
+  }
   const rounds = keptRounds(wanted.resume, fail);
   if (!rounds) return;
   const binary = findOrInstallRedis(say);
@@ -101,9 +108,21 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
     await shutdown.stop('done');
   }
   const { kept: results } = rounds;
-  if (wanted.json) fs.writeFileSync(wanted.json, `${JSON.stringify({ seed, targets, results }, null, 2)}\n`);
   print(`\n${summaryTable(results)}`);
+  if (wanted.json) fs.writeFileSync(wanted.json, `${JSON.stringify({ seed, targets, results }, null, 2)}\n`);
   verdict(results, fail);
+}
+
+/** Null: it can be. A file that is not there is not made by looking. */
+function notWritable(file: string): string | null {
+  try {
+    const there = fs.existsSync(file);
+    fs.closeSync(fs.openSync(file, 'a'));
+    if (!there) fs.rmSync(file);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 interface Game {

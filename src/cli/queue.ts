@@ -72,6 +72,9 @@ function reportText(id: string, report: QueueReport): string {
           .join('  ')
           .trimEnd()}`,
     ),
+    '',
+    '  Kendall tau: 1 is strict order of arrival. Pairs of the same second of arrival, or called at once, are not compared.',
+    '  Unknown: passed over when the store of numbers was lost; whether anybody had drawn them is not known.',
   ].join('\n');
 }
 

@@ -47,7 +47,7 @@ export interface BestSeats {
     wish: Wished,
     taken: readonly SeatNo[],
     within: PartitionNo | null,
-  ): SeatNo[];
+  ): readonly SeatNo[];
 }
 
 const spreadSteps = 1 << 20;
@@ -62,6 +62,8 @@ const notes = {
 const searchesPerWish = 32;
 /** A shared search with fewer groups left is made anew, without the seats that went meanwhile. */
 const groupsLeftMin = 4;
+/** What came of so many refusals is remembered until the next published state. */
+const offersMax = 1_000;
 /** Each further try looks at so many times as many near equals: our copy of the house may be old by then. */
 const widenBy = 4;
 
@@ -77,6 +79,8 @@ interface Moment {
   /** Granted by this process since then. */
   gone: Set<SeatNo>;
   searches: Map<string, BestFound>;
+  /** Offers after a refusal: everybody wants the same few seats, and is refused them. */
+  offers: Map<string, readonly SeatNo[]>;
 }
 
 export function createBestSeats({ published, random }: Pick<HttpDeps, 'published' | 'random'>): BestSeats {
@@ -131,7 +135,7 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     const version = String(published.get(event.event, 'availability')?.version);
     let moment = moments.get(event.eventNo);
     if (moment?.version !== version) {
-      moment = { version, gone: new Set(), searches: new Map() };
+      moment = { version, gone: new Set(), searches: new Map(), offers: new Map() };
       moments.set(event.eventNo, moment);
     }
     return moment;
@@ -180,9 +184,16 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     },
     nearest(event, house, wish, taken, within) {
       if (wish.kind === 'best') return [];
+      const { gone, offers } = momentOf(event);
+      const key = JSON.stringify([wish.seats, taken, within, wish.categories]);
+      const known = offers.get(key);
+      if (known && !known.some((seat) => gone.has(seat))) return known;
       const partitions = within === null ? nowhere.partitions : allBut(house, within);
       const free = freeSeats(event, house, wish, { seats: new Set(taken), partitions });
-      return nearestFree(preparedHouse(house), wish.seats, free, wish.seats.length) ?? [];
+      const isFree = (seat: SeatNo): boolean => !gone.has(seat) && free(seat);
+      const offer = nearestFree(preparedHouse(house), wish.seats, isFree, wish.seats.length) ?? [];
+      if (offers.size < offersMax || known) offers.set(key, offer);
+      return offer;
     },
   };
 }

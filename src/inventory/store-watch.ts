@@ -2,7 +2,7 @@ import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { RedisFault } from '../runtime/redis-faults.ts';
-import type { RedisPrimary } from '../runtime/redis-store.ts';
+import { type RedisPrimary, unfitness } from '../runtime/redis-store.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { DecidedPhase } from './arbiter.ts';
 import { createClockComparison } from './clock-comparison.ts';
@@ -301,7 +301,8 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       return { kind: 'unfit', reason: (error as Error).message };
     }
     for (const primary of primaries) {
-      if (primary.readOnly) return { kind: 'unfit', reason: `${primary.address} refuses writes` };
+      const reason = unfitness(primary);
+      if (reason !== null) return { kind: 'unfit', reason };
       if (!(await clocks.fits(primary)))
         return { kind: 'unfit', reason: `the clock of ${primary.address} is wrong` };
     }
@@ -326,7 +327,8 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     mine.steadySince = null;
     if (outcome.kind === 'rebuilt') {
       const { kind: _kind, ...figures } = outcome;
-      log.info(
+      // As loud as the loss that it answers.
+      log.warn(
         { event, partition, ...figures, pauseMs: Math.round(outcome.pauseMs) },
         'Redis arbitrates now',
       );

@@ -197,7 +197,7 @@ const variables = {
   }),
   ONSALE_LOG_LEVEL: variable({
     doc: `How much is logged: ${logLevels.join(', ')}.`,
-    otherwise: 'info',
+    otherwise: 'warn',
     parse: (text) =>
       logLevels.includes(text) ? { value: text } : { problem: `is none of ${logLevels.join(', ')}` },
   }),
@@ -311,7 +311,7 @@ function assemble(values: Values): Config {
     },
     secret: values.ONSALE_SECRET,
     accountSecret: values.ONSALE_ACCOUNT_SECRET,
-    logLevel: values.ONSALE_LOG_LEVEL ?? 'info',
+    logLevel: values.ONSALE_LOG_LEVEL ?? 'warn',
     staticDir: values.ONSALE_STATIC_DIR,
     payments: payments(values),
     mail: {

@@ -2,6 +2,7 @@ import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 import { type Random, systemRandom } from './random.ts';
 import { faultOfReply, RedisFault } from './redis-faults.ts';
+import { infoFields } from './redis-launch.ts';
 import type { RedisLink } from './redis-link.ts';
 import type { RedisNode } from './redis-node.ts';
 import { hostOf, redirectionOf } from './redis-slots.ts';
@@ -152,10 +153,21 @@ async function look(address: string, link: RedisLink, clock: Clock): Promise<Red
       return fault instanceof RedisFault && fault.reason === 'read_only';
     },
   );
+  const memory = infoFields(String(await link.send('info', ['memory'], { timeoutMs })));
+  const policy = memory.maxmemory_policy ?? '';
   const localTime = clock.now();
   const before = clock.monotonic();
   const [seconds, micros] = (await link.send('time', [], { timeoutMs })) as [string, string];
   const roundTripMs = clock.monotonic() - before;
   const time = Number(seconds) * 1000 + Number(micros) / 1000 - roundTripMs / 2;
-  return { address, runId, time, localTime, roundTripMs, readOnly: !primary || refused };
+  return {
+    address,
+    runId,
+    time,
+    localTime,
+    roundTripMs,
+    readOnly: !primary || refused,
+    // Keys of ours never expire by themselves, so the volatile policies find none.
+    evicts: policy.startsWith('allkeys-') ? policy : null,
+  };
 }

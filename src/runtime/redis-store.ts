@@ -68,6 +68,17 @@ export interface RedisPrimary {
   roundTripMs: number;
   /** Writes are refused: a replica, `min-replicas-to-write`, a full disk. */
   readOnly: boolean;
+  /** A maxmemory-policy under which it may drop any key, such as `allkeys-lru`; null: it drops none of ours. */
+  evicts: string | null;
+}
+
+/** Why nothing may be entrusted to the primary, as the end of a sentence; null: nothing speaks against it. */
+export function unfitness({ address, readOnly, evicts }: RedisPrimary): string | null {
+  if (readOnly) return `${address} refuses writes`;
+  if (evicts !== null) {
+    return `${address} may drop what it was told: its maxmemory-policy is ${evicts}, set it to noeviction`;
+  }
+  return null;
 }
 
 /** How long a call may take. A Redis that answers does so in a millisecond; a busy process of ours may need much of this. */

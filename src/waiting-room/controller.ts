@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import type { Db } from '../sales/db.ts';
 import { createLease } from './lease.ts';
 
@@ -128,7 +129,11 @@ export function createController(options: ControllerOptions): Controller {
         });
       await Promise.race([running, tooLong]);
     } catch (err) {
-      if (!stopping.signal.aborted) log.error({ err, event, term, task: task.name }, 'a leader task failed');
+      if (stopping.signal.aborted) return;
+      const what = { event, term, task: task.name };
+      // A store that is away says all in its sentence; where in our code it was met helps nobody.
+      if (err instanceof StoreFault) log.warn({ ...what, fault: err.message }, 'a leader task has to wait');
+      else log.error({ ...what, err }, 'a leader task failed');
     } finally {
       cancel();
       if (!ended) run.hung += 1;

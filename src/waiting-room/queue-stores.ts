@@ -3,6 +3,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { defaultRedis } from '../runtime/config.ts';
 import type { Logger } from '../runtime/log.ts';
 import { RedisFault } from '../runtime/redis-faults.ts';
+import { unfitness } from '../runtime/redis-store.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { LookOutcome, NumberStore } from './numbers.ts';
 import type { QueueControl, ShardRow } from './queue-control.ts';
@@ -156,9 +157,10 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
   async function fitnessOf(store: NumberStore, event: EventNo, row: ShardRow): Promise<Fitness> {
     try {
       const primaries = await store.primaries();
-      const readOnly = primaries.find((primary) => primary.readOnly);
-      if (readOnly)
-        return { kind: 'unfit', complaint: 'read_only', reason: `${readOnly.address} refuses writes` };
+      for (const primary of primaries) {
+        const reason = unfitness(primary);
+        if (reason !== null) return { kind: 'unfit', complaint: 'unfit', reason };
+      }
       if (primaries.length === 0) return { kind: 'unfit', complaint: 'none', reason: 'it has no primary' };
       // The one that stands worst: a shard's slot may be on any of them.
       const offset = primaries
@@ -186,7 +188,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
     }));
     if (opened.kind === 'opened') {
       patience.succeeded(nameOf(event, row));
-      log.info({ ...at, store: row.store }, 'numbers come from Redis');
+      log.warn({ ...at, store: row.store }, 'numbers come from Redis');
       return;
     }
     const reason = opened.kind === 'failed' ? opened.reason : `knows epoch ${opened.epoch}`;

@@ -155,6 +155,10 @@ describe('holds and the line over HTTP', () => {
     assert.equal(nearest.length, 3);
     assert.ok(!nearest.includes(wanted[1]!));
     assert.equal((await buyer.hold(nearest)).status, 201, 'they are free');
+    // The next one who is refused the same seats is not sent to those that have just gone.
+    const next = await app.admitted();
+    const again = (await next.hold(wanted)).body.nearest.map(({ seat }: { seat: number }) => seat);
+    assert.ok(again.length === 3 && !again.some((seat: number) => nearest.includes(seat)), `${again}`);
   });
 
   test('one live hold: the same set again is the same hold, another needs `replaces`', async () => {

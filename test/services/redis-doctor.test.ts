@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { examinePartitions } from '../../src/cli/doctor-partitions.ts';
 import { examineRedis } from '../../src/cli/doctor-redis.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { readConfig } from '../../src/runtime/config.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { testDatabase } from '../support/postgres.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
+import { stageEvent } from '../support/stage.ts';
 
 async function findings(env: Record<string, string>, aheadMs = 0) {
   const outcome = readConfig({ ONSALE_DATA_DIR: '.data/nowhere', ...env });
@@ -45,4 +48,25 @@ test('the doctor finds a Redis well, and names each thing that would hurt a sale
   assert.match(away[0]!, /^redis default wrong .*WRONGPASS/);
   assert.match(away[1]!, /^redis north wrong .*ECONNREFUSED/);
   assert.doesNotMatch(away.join(), /horse/);
+});
+
+test('the doctor says who decides about the seats, and when that cannot be asked from here', async (t) => {
+  const database = await testDatabase(t);
+  await stageEvent(database);
+  const said = async (servers: string[]) => {
+    const ask = async (sql: string): Promise<Record<string, unknown>> => (await database.query(sql))[0] ?? {};
+    const found = await examinePartitions(ask, servers);
+    return found.map(
+      ({ check, state, detail }) => `${check} ${state} ${detail.replace(/event-\w+/, 'show')}`,
+    );
+  };
+  const change = (sql: string) => database.query(`UPDATE event_partitions SET ${sql}`);
+  await change("mode = 'redis', reason = NULL, changed_at = '2026-01-02 03:04:05+00'");
+  const inRedis = 'show: one partition decided by Redis default, since 2026-01-02 03:04:05 UTC';
+  assert.deepEqual(await said(['default']), [`arbiter ok ${inRedis}`]);
+  assert.deepEqual(await said(['north']), [`arbiter wrong ${inRedis}`]);
+  await change("mode = 'postgres', reason = 'timeout'");
+  assert.deepEqual(await said(['default']), [
+    'arbiter ok show: one partition decided by Postgres since 2026-01-02 03:04:05 UTC: Redis default was lost (timeout)',
+  ]);
 });

@@ -196,6 +196,14 @@ test('D1: a full server and one that refuses writes do nothing and say so', { sk
   };
   await store.call(tag, count, keys, []);
   assert.equal(await readOnly(), false);
+  const evicts = async () => (await store.primaries())[0]!.evicts;
+  assert.equal(await evicts(), null);
+  await meddler.config('SET', 'maxmemory-policy', 'allkeys-lfu');
+  assert.equal(await evicts(), 'allkeys-lfu');
+  // It would find none of our keys: they never expire.
+  await meddler.config('SET', 'maxmemory-policy', 'volatile-lru');
+  assert.equal(await evicts(), null);
+  await meddler.config('SET', 'maxmemory-policy', 'noeviction');
 
   await meddler.config('SET', 'maxmemory', '1');
   await refused('full');

@@ -53,6 +53,7 @@ function stage(row: Partial<PartitionRow>, options: { configured?: boolean } = {
           localTime: now,
           roundTripMs: 1,
           readOnly: false,
+          evicts: null,
           ...state.primary,
         },
       ];
@@ -163,6 +164,7 @@ test('D1: a rebuild waits for grace, for writes and for a fitting clock', async 
   for (const [row, primary, begins] of [
     [{ graceUntil: Date.now() + 60_000 }, {}, false],
     [{}, { readOnly: true }, false],
+    [{}, { evicts: 'allkeys-lru' }, false],
     [{}, { localTime: Date.now() - 5_000 }, false],
     [{}, {}, true],
     // Was lost before: it has to be well for a second.

@@ -63,6 +63,10 @@ const simulator = await startSimulator({
   clock: systemClock,
   random: systemRandom,
   log: createLogger(setting('log-level') ?? 'warn'),
+}).catch((error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EADDRINUSE') throw error;
+  process.stderr.write(`The payment simulator cannot listen on port ${port}: something else does already.\n`);
+  process.exit(1);
 });
 
 let stopping = false;
@@ -76,4 +80,6 @@ process.once('SIGINT', stop);
 if (values.detached) process.stdin.unref?.();
 else process.stdin.on('end', stop).on('close', stop).on('error', stop).resume();
 
+// Whoever started it may be gone before it was ready.
+process.stdout.on('error', stop);
 process.stdout.write(`${JSON.stringify({ ready: true, port: simulator.port, url: simulator.url })}\n`);
