@@ -87,7 +87,8 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     );
     if (held.kind === 'stale' || held.kind === 'retry') return later(held);
     // Seats that come back reopen the sale within a second or two.
-    if (held.kind === 'not_open' && held.phase === 'sold_out') return { kind: 'later', afterMs: askAgainMs, orGone: true };
+    if (held.kind === 'not_open' && held.phase === 'sold_out')
+      return { kind: 'later', afterMs: askAgainMs, orGone: true };
     // With another id: the visitor has chosen just these seats again by himself.
     if (held.kind !== 'granted' || held.hold.hold !== hold) return { kind: 'gone' };
     const bound = await reach(() => arbiter.extend({ ...at, order: order.order }));

@@ -167,7 +167,13 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
     },
     async (request, reply) => {
       const actor = await requireSession(request);
-      const { tickets = 'all' as const, fees = 'returned', goodwill = 0, seats = 'release', reason } = request.body;
+      const {
+        tickets = 'all' as const,
+        fees = 'returned',
+        goodwill = 0,
+        seats = 'release',
+        reason,
+      } = request.body;
       const wish = { tickets, fees, goodwill };
       const { order } = request.params;
       if (request.body.preview) return previewView(await refunds.preview(order, wish));
