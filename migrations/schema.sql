@@ -34,6 +34,94 @@ CREATE TYPE public.arbiter_answer AS (
 	after_ms integer
 );
 
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: access_codes; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.access_codes (
+    code_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    event_no integer NOT NULL,
+    code text NOT NULL,
+    batch uuid NOT NULL,
+    label text NOT NULL,
+    categories text[] NOT NULL,
+    kinds text[] NOT NULL,
+    presale boolean NOT NULL,
+    uses_max integer,
+    seats_max integer,
+    used integer DEFAULT 0 NOT NULL,
+    until timestamp with time zone,
+    revoked_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT access_codes_check CHECK (((used >= 0) AND ((uses_max IS NULL) OR (used <= uses_max)))),
+    CONSTRAINT access_codes_check1 CHECK ((presale OR (categories <> '{}'::text[]) OR (kinds <> '{}'::text[]))),
+    CONSTRAINT access_codes_seats_max_check CHECK ((seats_max > 0)),
+    CONSTRAINT access_codes_uses_max_check CHECK ((uses_max > 0))
+);
+
+--
+-- Name: access_code_json(public.access_codes); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.access_code_json(c public.access_codes) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('id', c.code_id, 'code', c.code, 'batch', c.batch, 'label', c.label, 'categories', c.categories,
+    'kinds', c.kinds, 'presale', c.presale, 'usesMax', c.uses_max, 'seatsMax', c.seats_max,
+    'used', CASE WHEN c.uses_max IS NOT NULL THEN c.used
+                 ELSE (SELECT count(*) FROM orders o WHERE o.access_code = c.code_id AND order_uses_code(o)) END,
+    'until', epoch_ms(c.until), 'revokedAt', epoch_ms(c.revoked_at), 'createdAt', epoch_ms(c.created_at))
+$$;
+
+--
+-- Name: access_codes_create(integer, text, uuid, text, text[], integer[], text[], text[], boolean, integer, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.access_codes_create(p_event integer, p_actor text, p_batch uuid, p_label text, p_codes text[], p_uses integer[], p_categories text[], p_kinds text[], p_presale boolean, p_seats_max integer, p_until timestamp with time zone) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO access_codes (event_no, code, batch, label, categories, kinds, presale, uses_max, seats_max, until)
+  SELECT p_event, c.code, p_batch, p_label, p_categories, p_kinds, p_presale, c.uses, p_seats_max, p_until
+  FROM unnest(p_codes, p_uses) c (code, uses) ORDER BY c.code;
+  -- The log names the batch, not the codes: whoever reads it should not be able to buy with them.
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'codes_create', p_event, jsonb_build_object(
+    'batch', p_batch, 'label', p_label, 'codes', cardinality(p_codes), 'categories', p_categories, 'kinds', p_kinds,
+    'presale', p_presale, 'seatsMax', p_seats_max, 'until', p_until));
+  RETURN '{"kind":"created"}';
+EXCEPTION WHEN unique_violation THEN
+  RETURN jsonb_build_object('kind', 'exists', 'codes', (SELECT jsonb_agg(code ORDER BY code) FROM access_codes
+    WHERE event_no = p_event AND code = ANY (p_codes)));
+END $$;
+
+--
+-- Name: access_codes_revoke(integer, text, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.access_codes_revoke(p_event integer, p_actor text, p_batch uuid, p_code text) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  -- By code, so that two who revoke at once never wait for each other crosswise.
+  PERFORM 1 FROM access_codes WHERE event_no = p_event AND batch = coalesce(p_batch, batch) AND code = coalesce(p_code, code)
+  ORDER BY code FOR UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  UPDATE access_codes SET revoked_at = clock_timestamp()
+  WHERE event_no = p_event AND batch = coalesce(p_batch, batch) AND code = coalesce(p_code, code) AND revoked_at IS NULL;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF v_count > 0 THEN
+    INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'codes_revoke', p_event,
+      jsonb_build_object('batch', p_batch, 'codes', v_count));
+  END IF;
+  RETURN v_count;
+END $$;
+
 --
 -- Name: admission_publish(integer, bigint, bigint[], double precision, double precision); Type: FUNCTION; Schema: public; Owner: -
 --
@@ -66,10 +154,6 @@ BEGIN
   RETURN true;
 END $$;
 
-SET default_tablespace = '';
-
-SET default_table_access_method = heap;
-
 --
 -- Name: admissions; Type: TABLE; Schema: public; Owner: -
 --
@@ -94,6 +178,38 @@ CREATE FUNCTION public.admission_tokens(a public.admissions, p_at timestamp with
     LANGUAGE sql IMMUTABLE
     AS $$
   SELECT least(a.burst, a.tokens + greatest(0, extract(epoch FROM p_at - a.refilled_at)::double precision) * a.rate)
+$$;
+
+--
+-- Name: limit_allowances; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.limit_allowances (
+    allowance_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    event_no integer NOT NULL,
+    account text,
+    visitor text,
+    order_id uuid,
+    reason text NOT NULL,
+    actor text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    until timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_by text,
+    CONSTRAINT limit_allowances_check CHECK (((account IS NOT NULL) OR (visitor IS NOT NULL)))
+);
+
+--
+-- Name: allowance_json(public.limit_allowances); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.allowance_json(a public.limit_allowances) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('allowance', a.allowance_id, 'account', a.account, 'visitor', a.visitor, 'order', a.order_id,
+    'reason', a.reason, 'actor', a.actor, 'createdAt', epoch_ms(a.created_at), 'until', epoch_ms(a.until),
+    'endedAt', epoch_ms(a.ended_at), 'endedBy', a.ended_by,
+    'inForce', a.ended_at IS NULL AND (a.until IS NULL OR a.until > clock_timestamp()))
 $$;
 
 --
@@ -753,6 +869,7 @@ DECLARE
   v_now timestamptz;
   v_own integer[];
 BEGIN
+  IF EXISTS (SELECT FROM orders o WHERE o.former_hold_id = r.hold_id) THEN RETURN arbiter_say('hold_gone'); END IF;
   SELECT * INTO h FROM holds WHERE event_no = p_event AND hold_id = r.hold_id FOR NO KEY UPDATE;
   v_now := arbiter_now();
   IF NOT FOUND OR hold_is_forgotten(h, v_now) OR (h.state = 'live' AND h.epoch <> p_epoch) THEN RETURN NULL; END IF;
@@ -1002,6 +1119,187 @@ BEGIN
 END $$;
 
 --
+-- Name: cancellation_counts(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_counts(p_event integer) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'refunds', (SELECT coalesce(jsonb_object_agg(state, jsonb_build_object('refunds', n, 'amount', amount)), '{}')
+                FROM (SELECT state, count(*) AS n, sum(amount) AS amount FROM refunds
+                      WHERE event_no = p_event AND cancellation GROUP BY state) r),
+    'earlier', (SELECT coalesce(jsonb_object_agg(state, jsonb_build_object('refunds', n, 'amount', amount)), '{}')
+                FROM (SELECT state, count(*) AS n, sum(amount) AS amount FROM refunds
+                      WHERE event_no = p_event AND NOT cancellation GROUP BY state) r),
+    'closed', (SELECT count(*) FROM orders WHERE event_no = p_event AND state = 'closed' AND reason = 'event_cancelled'),
+    'left', (SELECT count(*) FROM orders WHERE event_no = p_event AND state IN ('paid','confirmed')),
+    'ending', (SELECT count(*) FROM orders WHERE event_no = p_event AND state IN ('reserved','authorised','voiding')))
+$$;
+
+--
+-- Name: event_cancellations; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.event_cancellations (
+    event_no integer NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    fees text NOT NULL,
+    seats text NOT NULL,
+    per_second double precision NOT NULL,
+    tokens double precision DEFAULT 1 NOT NULL,
+    refilled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    claimed_by text,
+    claimed_until timestamp with time zone,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT event_cancellations_fees_check CHECK ((fees = ANY (ARRAY['returned'::text, 'kept'::text]))),
+    CONSTRAINT event_cancellations_per_second_check CHECK ((per_second > (0)::double precision)),
+    CONSTRAINT event_cancellations_seats_check CHECK ((seats = ANY (ARRAY['release'::text, 'block'::text]))),
+    CONSTRAINT event_cancellations_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
+);
+
+--
+-- Name: cancellation_json(public.event_cancellations); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_json(c public.event_cancellations) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'eventNo', c.event_no, 'actor', c.actor, 'reason', c.reason, 'fees', c.fees, 'seats', c.seats, 'perSecond', c.per_second,
+    'state', c.state, 'startedAt', epoch_ms(c.started_at), 'finishedAt', epoch_ms(c.finished_at),
+    'currency', (SELECT currency FROM events WHERE event_no = c.event_no)) || cancellation_counts(c.event_no)
+$$;
+
+--
+-- Name: cancellation_next(integer, text, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_next(p_event integer, p_owner text, p_lease_ms integer, p_most integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  c event_cancellations;
+  v_now timestamptz := clock_timestamp();
+  v_most integer;
+  v_orders uuid[]; v_retries uuid[] := '{}';
+BEGIN
+  SELECT * INTO c FROM event_cancellations
+  WHERE event_no = p_event AND state = 'running' AND (claimed_by = p_owner OR claimed_until IS NULL OR claimed_until <= v_now)
+  FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN '{"kind":"not_mine"}'; END IF;
+  -- At most what one second allows is saved up, and at least one order.
+  c.tokens := least(greatest(c.per_second, 1), c.tokens + c.per_second * extract(epoch FROM v_now - c.refilled_at));
+  v_most := least(p_most, floor(c.tokens)::integer);
+  v_orders := ARRAY(SELECT order_id FROM orders o WHERE event_no = p_event AND (state = 'paid' OR (state = 'reserved'
+      AND NOT EXISTS (SELECT 1 FROM money_operations m WHERE m.order_id = o.order_id AND m.state IN ('open','ending'))))
+    ORDER BY created_at LIMIT v_most);
+  v_retries := ARRAY(SELECT refund_id FROM refunds WHERE event_no = p_event AND state = 'failed' AND retry_asked IS NOT NULL
+    ORDER BY retry_asked LIMIT v_most - cardinality(v_orders));
+  IF v_most > 0 AND cardinality(v_orders) + cardinality(v_retries) = 0
+     AND NOT EXISTS (SELECT 1 FROM orders WHERE event_no = p_event AND state NOT IN ('closed','cancelled'))
+     AND NOT EXISTS (SELECT 1 FROM refunds WHERE event_no = p_event AND state IN ('open','unknown'))
+     AND NOT EXISTS (SELECT 1 FROM money_operations m JOIN orders o USING (order_id)
+                     WHERE o.event_no = p_event AND m.state IN ('open','waiting','unknown','ending') AND m.kind <> 'refund') THEN
+    UPDATE event_cancellations SET state = 'done', finished_at = v_now, claimed_until = NULL WHERE event_no = p_event;
+    INSERT INTO audit_log (actor, action, event_no, detail)
+      VALUES (c.actor, 'cancel_event_done', p_event, cancellation_counts(p_event));
+    RETURN '{"kind":"done"}';
+  END IF;
+  UPDATE event_cancellations
+  SET tokens = c.tokens - cardinality(v_orders) - cardinality(v_retries), refilled_at = v_now, claimed_by = p_owner,
+      claimed_until = v_now + p_lease_ms * interval '1 millisecond'
+  WHERE event_no = p_event;
+  RETURN jsonb_build_object('kind', 'next', 'orders', v_orders, 'retries', v_retries,
+                            'currency', (SELECT currency FROM events WHERE event_no = p_event));
+END $$;
+
+--
+-- Name: cancellation_order(uuid, uuid, uuid, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_order(p_order uuid, p_refund uuid, p_operation uuid, p_key text, p_end_key text, p_step integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; c event_cancellations; m money_operations;
+  v_seats jsonb;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = p_order;
+  SELECT * INTO c FROM event_cancellations WHERE event_no = o.event_no;
+  IF c.event_no IS NULL THEN RETURN '{"kind":"left"}'; END IF;
+  IF o.state = 'paid' THEN
+    RETURN refund_make(p_refund, p_order, p_operation, p_key, NULL, NULL, c.actor, c.reason, NULL, c.fees, 0, c.seats, p_step,
+                       true, NULL, 0);
+  END IF;
+  SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  IF o.state <> 'reserved' THEN RETURN '{"kind":"left"}'; END IF;
+  SELECT * INTO m FROM money_operations
+  WHERE order_id = p_order AND state IN ('open','waiting','unknown','ending') AND kind <> 'refund' FOR UPDATE;
+  IF m.operation_id IS NULL THEN
+    v_seats := order_end(o, 'close', 'closed', 'event_cancelled', p_end_key);
+    SELECT * INTO o FROM orders WHERE order_id = p_order;
+    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', v_seats);
+  END IF;
+  IF m.state NOT IN ('waiting','unknown') OR m.claimed_until > clock_timestamp() THEN RETURN '{"kind":"left"}'; END IF;
+  UPDATE money_operations
+  SET state = 'ending', end_key = p_end_key, end_reason = 'event_cancelled', due_at = clock_timestamp(), claimed_until = NULL,
+      attempts = 0, first_sent_at = NULL, updated_at = clock_timestamp()
+  WHERE operation_id = m.operation_id;
+  PERFORM order_note(p_order, m.kind || '_ending', o.state, o.state,
+                     jsonb_build_object('operation', m.operation_id, 'reason', 'event_cancelled'));
+  RETURN '{"kind":"ending"}';
+END $$;
+
+--
+-- Name: cancellation_preview(integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_preview(p_event integer, p_fees text) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'orders', count(*) FILTER (WHERE o.state IN ('confirmed','paid')),
+    'tickets', coalesce(sum(t.n) FILTER (WHERE o.state IN ('confirmed','paid')), 0),
+    'amount', coalesce(sum(least(o.amount - coalesce(f.refunded, 0),
+                t.prices + CASE WHEN p_fees = 'returned' THEN t.fees + o.order_fee - coalesce(f.given, 0) ELSE 0 END))
+              FILTER (WHERE o.state IN ('confirmed','paid')), 0),
+    'unpaidOrders', count(*) FILTER (WHERE o.state IN ('reserved','authorised','voiding')),
+    'currency', (SELECT currency FROM events WHERE event_no = p_event))
+  FROM orders o
+    LEFT JOIN (SELECT order_id, count(*) AS n, sum(price) AS prices, sum(fee) AS fees FROM tickets
+               WHERE event_no = p_event AND status = 'sold' GROUP BY order_id) t USING (order_id)
+    LEFT JOIN (SELECT order_id, sum(order_fee) AS given, sum(amount) AS refunded FROM refunds
+               WHERE event_no = p_event GROUP BY order_id) f USING (order_id)
+  WHERE o.event_no = p_event AND o.state IN ('reserved','authorised','voiding','confirmed','paid')
+$$;
+
+--
+-- Name: cancellation_retry(integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_retry(p_event integer, p_actor text) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  PERFORM 1 FROM event_cancellations WHERE event_no = p_event FOR UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  UPDATE refunds SET retry_asked = clock_timestamp() WHERE event_no = p_event AND state = 'failed' AND retry_asked IS NULL;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF v_count > 0 THEN
+    UPDATE event_cancellations SET state = 'running', finished_at = NULL WHERE event_no = p_event;
+    INSERT INTO audit_log (actor, action, event_no, detail)
+      VALUES (p_actor, 'cancel_event_retry', p_event, jsonb_build_object('refunds', v_count));
+  END IF;
+  RETURN v_count;
+END $$;
+
+--
 -- Name: claim_finds(integer[], integer, integer[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1011,6 +1309,93 @@ CREATE FUNCTION public.claim_finds(p_seats integer[], p_size integer, p_free int
   SELECT CASE WHEN cardinality(p_seats) = p_size THEN p_seats <@ p_free
               ELSE arbiter_first_group(p_seats, p_size, p_free) IS NOT NULL END
 $$;
+
+--
+-- Name: cooldown_count(integer, text, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cooldown_count(p_event integer, p_kind text, p_subject text, p_rule jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_unpaid integer;
+  v_after integer := (p_rule ->> 'afterUnpaid')::integer;
+BEGIN
+  INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, last_at, changed_at)
+  VALUES (p_event, p_kind, p_subject, 1, v_now, v_now)
+  ON CONFLICT (event_no, kind, subject) DO UPDATE
+    SET unpaid = CASE WHEN c.last_at < v_now - (p_rule ->> 'forgetMs')::float8 * interval '1 millisecond' THEN 1
+                      ELSE c.unpaid + 1 END,
+        last_at = v_now, changed_at = v_now
+  RETURNING unpaid INTO v_unpaid;
+  IF v_unpaid >= v_after THEN
+    UPDATE cooldowns
+    SET until = v_now + least((p_rule ->> 'maxMs')::float8, (p_rule ->> 'firstMs')::float8 * 2 ^ least(v_unpaid - v_after, 20))
+                        * interval '1 millisecond'
+    WHERE event_no = p_event AND kind = p_kind AND subject = p_subject;
+  END IF;
+END $$;
+
+--
+-- Name: cooldown_forgive(integer, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cooldown_forgive(p_event integer, p_account text, p_visitor text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE cooldowns SET until = NULL, unpaid = 0, changed_at = clock_timestamp()
+  WHERE event_no = p_event AND ((kind = 'account' AND subject = p_account) OR (kind = 'visitor' AND subject = p_visitor))
+$$;
+
+--
+-- Name: cooldown_judge(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cooldown_judge(p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e record;
+  v_count integer := 0;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
+  FOR e IN
+    SELECT h.*, o.state, o.reason, o.payment_deadline, v.settings -> 'cooldown' AS rule
+    FROM (SELECT * FROM hold_ends WHERE ends_at <= clock_timestamp() ORDER BY ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED) h
+      LEFT JOIN orders o ON o.hold_id = h.hold_id
+      LEFT JOIN events v ON v.event_no = h.event_no
+    ORDER BY h.ends_at
+  LOOP
+    v_count := v_count + 1;
+    IF e.state IN ('reserved','authorised','voiding') THEN
+      -- Its order decides; order_free brings it back here at once.
+      UPDATE hold_ends SET ends_at = greatest(e.payment_deadline, clock_timestamp()) + interval '30 seconds'
+      WHERE event_no = e.event_no AND hold_id = e.hold_id;
+      CONTINUE;
+    END IF;
+    DELETE FROM hold_ends WHERE event_no = e.event_no AND hold_id = e.hold_id;
+    IF e.state IN ('confirmed','paid') THEN
+      PERFORM cooldown_forgive(e.event_no, e.account, e.visitor);
+    ELSIF jsonb_typeof(e.rule) = 'object'
+      AND (e.state IS NULL OR (e.state = 'closed' AND e.reason IN ('closed_by_buyer','not_paid_in_time')))
+      AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
+    THEN
+      PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
+      IF e.account IS NOT NULL THEN PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
+    END IF;
+  END LOOP;
+  DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());
+  RETURN v_count;
+END $$;
+
+--
+-- Name: cooldown_lock(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cooldown_lock() RETURNS void
+    LANGUAGE sql
+    AS $$ SELECT pg_advisory_xact_lock(20261, 14) $$;
 
 --
 -- Name: create_event_tables(integer); Type: FUNCTION; Schema: public; Owner: -
@@ -1039,12 +1424,145 @@ BEGIN
 END $$;
 
 --
+-- Name: entry_check_in(integer, uuid, text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_check_in(p_event integer, p_ticket uuid, p_gate text, p_scan text, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  t tickets; n entries;
+  v_phase text; v_order text; v_why text;
+  v_first boolean;
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
+  SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR SHARE;
+  IF NOT FOUND THEN RETURN '{"kind":"revoked","why":"unknown","seat":null}'; END IF;
+  SELECT state INTO v_order FROM orders WHERE order_id = t.order_id;
+  v_why := CASE
+    WHEN v_phase = 'cancelled' THEN 'event_cancelled'
+    WHEN t.revoked_at IS NOT NULL THEN 'refunded'
+    WHEN t.status <> 'sold' OR v_order <> 'paid' THEN 'not_paid' END;
+  IF v_why IS NOT NULL THEN
+    RETURN jsonb_build_object('kind', 'revoked', 'why', v_why, 'seat', t.seat_no, 'ticketKind', t.kind);
+  END IF;
+  INSERT INTO entries (event_no, ticket_id, gate, scan, actor) VALUES (p_event, p_ticket, p_gate, p_scan, p_actor)
+  ON CONFLICT DO NOTHING RETURNING * INTO n;
+  v_first := FOUND;
+  IF NOT v_first THEN
+    SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
+  END IF;
+  RETURN jsonb_build_object(
+    'kind', CASE WHEN v_first OR n.scan = p_scan THEN 'valid' ELSE 'used' END, 'repeated', NOT v_first,
+    'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
+END $$;
+
+--
+-- Name: entry_counts(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_counts(p_event integer) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'entered', (SELECT count(*) FROM entries WHERE event_no = p_event),
+    'tickets', (SELECT count(*) FROM tickets t JOIN orders o USING (order_id)
+                WHERE t.event_no = p_event AND t.status = 'sold' AND o.state = 'paid'),
+    'gates', (SELECT coalesce(jsonb_agg(jsonb_build_object('gate', gate, 'entered', n, 'lastAt', epoch_ms(last)) ORDER BY gate), '[]')
+              FROM (SELECT gate, count(*) AS n, max(at) AS last FROM entries WHERE event_no = p_event GROUP BY gate) g))
+$$;
+
+--
 -- Name: epoch_ms(timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
 CREATE FUNCTION public.epoch_ms(p timestamp with time zone) RETURNS bigint
     LANGUAGE sql STABLE
     AS $$ SELECT floor(extract(epoch FROM p) * 1000)::bigint $$;
+
+--
+-- Name: event_cancel(integer, text, text, text, text, text, text, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_cancel(p_event integer, p_actor text, p_code_hash text, p_request text, p_reason text, p_fees text, p_seats text, p_per_second double precision) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e events%ROWTYPE;
+  v_holds uuid[];
+BEGIN
+  PERFORM event_lock_alone(p_event);
+  SELECT * INTO e FROM events WHERE event_no = p_event FOR UPDATE;
+  IF NOT FOUND OR e.published_at IS NULL AND e.phase = 'draft' THEN RETURN '{"kind":"not_published"}'; END IF;
+  IF EXISTS (SELECT 1 FROM event_cancellations WHERE event_no = p_event) THEN RETURN '{"kind":"already"}'; END IF;
+  UPDATE confirmations SET used_at = clock_timestamp()
+  WHERE code_hash = p_code_hash AND act = 'cancel_event' AND event_no = p_event AND request = p_request AND actor = p_actor
+    AND used_at IS NULL AND expires_at > clock_timestamp();
+  IF NOT FOUND THEN RETURN '{"kind":"not_confirmed"}'; END IF;
+  INSERT INTO event_cancellations (event_no, actor, reason, fees, seats, per_second)
+  VALUES (p_event, p_actor, p_reason, p_fees, p_seats, p_per_second);
+  IF e.phase <> 'cancelled' THEN
+    UPDATE events SET phase = 'cancelled', version = version + 1 WHERE event_no = p_event;
+  END IF;
+  v_holds := ARRAY(SELECT hold_id FROM holds WHERE event_no = p_event AND state = 'live' ORDER BY hold_id FOR UPDATE);
+  UPDATE holds SET state = 'released', deadline = least(deadline, clock_timestamp())
+  WHERE event_no = p_event AND hold_id = ANY (v_holds);
+  PERFORM 1 FROM seats WHERE event_no = p_event AND hold_id = ANY (v_holds) ORDER BY seat_no FOR UPDATE;
+  UPDATE seats SET hold_id = NULL, hold_until = NULL, hold_epoch = NULL WHERE event_no = p_event AND hold_id = ANY (v_holds);
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'cancel_event', p_event, jsonb_build_object(
+    'from', e.phase, 'reason', p_reason, 'fees', p_fees, 'seats', p_seats, 'perSecond', p_per_second,
+    'shown', (SELECT shown FROM confirmations WHERE code_hash = p_code_hash)));
+  RETURN jsonb_build_object('kind', 'started', 'holds', cardinality(v_holds));
+END $$;
+
+--
+-- Name: events; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.events (
+    event_no integer NOT NULL,
+    event_id text NOT NULL,
+    name text NOT NULL,
+    plan_id text NOT NULL,
+    currency character(3) NOT NULL,
+    performance_at timestamp with time zone,
+    on_sale_at timestamp with time zone,
+    sale_ends_at timestamp with time zone,
+    prices jsonb NOT NULL,
+    settings jsonb NOT NULL,
+    phase text DEFAULT 'draft'::text NOT NULL,
+    version integer DEFAULT 1 NOT NULL,
+    message text,
+    rate_ceiling double precision,
+    layout_hash text,
+    seat_count integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    published_at timestamp with time zone,
+    CONSTRAINT events_event_id_check CHECK ((event_id ~ '^[a-z0-9][a-z0-9-]{0,39}$'::text)),
+    CONSTRAINT events_phase_check CHECK ((phase = ANY (ARRAY['draft'::text, 'scheduled'::text, 'pre_queue'::text, 'open'::text, 'paused'::text, 'sold_out'::text, 'closed'::text, 'cancelled'::text])))
+);
+
+--
+-- Name: event_in_presale(public.events); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_in_presale(e public.events) RETURNS boolean
+    LANGUAGE sql
+    AS $$
+  SELECT coalesce((e.settings ->> 'presaleAt') IS NOT NULL AND e.on_sale_at > clock_timestamp(), false)
+$$;
+
+--
+-- Name: event_limits(jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_limits(p_settings jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT jsonb_build_object('accountSeatsMax', p_settings -> 'accountSeatsMax',
+    'instrumentSeatsMax', p_settings -> 'instrumentSeatsMax', 'cooldown', p_settings -> 'cooldown')
+$$;
 
 --
 -- Name: event_lock_alone(integer); Type: FUNCTION; Schema: public; Owner: -
@@ -1061,6 +1579,33 @@ CREATE FUNCTION public.event_lock_alone(p_event integer) RETURNS void
 CREATE FUNCTION public.event_lock_shared(p_event integer) RETURNS void
     LANGUAGE sql
     AS $$ SELECT pg_advisory_xact_lock_shared(20260, p_event) $$;
+
+--
+-- Name: event_opens_at(public.events); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_opens_at(e public.events) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT least(e.on_sale_at, to_timestamp((e.settings ->> 'presaleAt')::float8 / 1000))
+$$;
+
+--
+-- Name: event_phase_happened(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_phase_happened() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_what text := CASE NEW.phase WHEN 'open' THEN 'event.opened' WHEN 'paused' THEN 'event.paused'
+    WHEN 'sold_out' THEN 'event.sold_out' WHEN 'closed' THEN 'event.closed' WHEN 'cancelled' THEN 'event.cancelled' END;
+BEGIN
+  IF v_what IS NOT NULL AND EXISTS (SELECT 1 FROM webhook_wanted(NEW.event_no, v_what)) THEN
+    PERFORM webhook_owe(NEW.event_no, v_what, NULL, jsonb_build_object('phase', NEW.phase, 'before', OLD.phase));
+  END IF;
+  RETURN NULL;
+END $$;
 
 --
 -- Name: event_publish(integer, text, text, bytea, text[], text[], text[], text[], text[], smallint[], jsonb); Type: FUNCTION; Schema: public; Owner: -
@@ -1172,6 +1717,26 @@ CREATE FUNCTION public.hold_due(p_state text, p_deadline timestamp with time zon
 $$;
 
 --
+-- Name: hold_ends_note(integer[], uuid[], text[], text[], timestamp with time zone[], timestamp with time zone[], integer[], uuid[], text[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.hold_ends_note(p_events integer[], p_holds uuid[], p_visitors text[], p_accounts text[], p_granted timestamp with time zone[], p_ends timestamp with time zone[], p_over_events integer[], p_over_holds uuid[], p_over_how text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
+  SELECT * FROM unnest(p_events, p_holds, p_visitors, p_accounts, p_granted, p_ends) n (event, hold, visitor, account, granted, ends)
+  ORDER BY n.hold
+  ON CONFLICT DO NOTHING;
+  DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
+  WHERE h.event_no = n.event AND h.hold_id = n.hold
+    AND (n.how = 'replaced' OR h.granted_at > clock_timestamp() - interval '1 minute');
+  UPDATE hold_ends h SET ends_at = clock_timestamp()
+  FROM unnest(p_over_events, p_over_holds) n (event, hold)
+  WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();
+END $$;
+
+--
 -- Name: hold_is_forgotten(public.holds, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1240,6 +1805,66 @@ CREATE FUNCTION public.is_since(p_xmin xid, p_mark bigint) RETURNS boolean
 $$;
 
 --
+-- Name: job_enqueue(text, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_enqueue(p_task text, p_payload jsonb, p_key text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO job_outbox (task, payload, key) VALUES (p_task, p_payload, p_key)
+$$;
+
+--
+-- Name: job_forward(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_forward(p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_specs graphile_worker.job_spec[];
+  v_moved integer;
+BEGIN
+  WITH moved AS (
+    DELETE FROM job_outbox
+    WHERE job_no IN (SELECT job_no FROM job_outbox ORDER BY job_no LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    RETURNING *),
+  -- The queue takes a key only once a call.
+  latest AS (
+    SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
+    ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
+  SELECT (SELECT count(*) FROM moved),
+         array_agg((task, payload::json, NULL, NULL, NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
+  INTO v_moved, v_specs FROM latest;
+  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs); END IF;
+  RETURN v_moved;
+END $$;
+
+--
+-- Name: job_worker_keep(text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_worker_keep(p_worker text, p_lease_ms integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_lease interval := p_lease_ms * interval '1 millisecond';
+  v_dead text[];
+  v_freed integer;
+BEGIN
+  INSERT INTO job_workers (worker, until) VALUES (p_worker, v_now + v_lease)
+  ON CONFLICT (worker) DO UPDATE SET until = excluded.until;
+  DELETE FROM job_workers WHERE until < v_now - v_lease;
+  -- One that has no row may have locked jobs before it wrote its first lease: it has as long for that as a lease lasts.
+  SELECT array_agg(DISTINCT locked_by), count(*) INTO v_dead, v_freed
+  FROM graphile_worker.jobs
+  WHERE locked_at < v_now - v_lease AND locked_by NOT IN (SELECT worker FROM job_workers WHERE until >= v_now);
+  IF v_freed > 0 THEN PERFORM graphile_worker.force_unlock_workers(v_dead); END IF;
+  RETURN v_freed;
+END $$;
+
+--
 -- Name: lease_holds(integer, bigint); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1274,10 +1899,97 @@ BEGIN
 END $$;
 
 --
--- Name: money_authorised(uuid, jsonb, jsonb, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+-- Name: limit_is_lifted(integer, text, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.money_authorised(p_operation uuid, p_answer jsonb, p_instrument jsonb, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
+CREATE FUNCTION public.limit_is_lifted(p_event integer, p_account text, p_visitor text) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT EXISTS (SELECT 1 FROM limit_allowances
+                 WHERE event_no = p_event AND account = p_account AND ended_at IS NULL
+                   AND (until IS NULL OR until > clock_timestamp()))
+      OR EXISTS (SELECT 1 FROM limit_allowances
+                 WHERE event_no = p_event AND visitor = p_visitor AND ended_at IS NULL
+                   AND (until IS NULL OR until > clock_timestamp()))
+$$;
+
+--
+-- Name: limits_allow(integer, text, text, text, uuid, text, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.limits_allow(p_event integer, p_actor text, p_account text, p_visitor text, p_order uuid, p_reason text, p_until timestamp with time zone) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  a limit_allowances;
+  v_account text := p_account;
+  v_visitor text := p_visitor;
+BEGIN
+  IF p_order IS NOT NULL THEN
+    -- An order that was given up before it was reserved names no account.
+    SELECT nullif(account, ''), visitor INTO v_account, v_visitor FROM orders WHERE order_id = p_order AND event_no = p_event;
+    IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  END IF;
+  PERFORM cooldown_lock();
+  INSERT INTO limit_allowances (event_no, account, visitor, order_id, reason, actor, until)
+  VALUES (p_event, v_account, v_visitor, p_order, p_reason, p_actor, p_until) RETURNING * INTO a;
+  PERFORM cooldown_forgive(p_event, v_account, v_visitor);
+  -- The audit log holds no personal data of buyers: the allowance's own row tells whom it is for.
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'limits_allow', p_event,
+    jsonb_build_object('allowance', a.allowance_id, 'by', CASE WHEN p_order IS NOT NULL THEN 'order'
+      WHEN p_account IS NOT NULL THEN 'account' ELSE 'visitor' END, 'order', p_order, 'reason', p_reason, 'until', p_until));
+  RETURN jsonb_build_object('kind', 'allowed', 'allowance', allowance_json(a));
+END $$;
+
+--
+-- Name: limits_change(integer, text, jsonb, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.limits_change(p_event integer, p_actor text, p_expected jsonb, p_changes jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_settings jsonb;
+BEGIN
+  PERFORM event_lock_alone(p_event);
+  SELECT settings INTO v_settings FROM events WHERE event_no = p_event FOR UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
+  IF event_limits(v_settings) <> p_expected THEN
+    RETURN jsonb_build_object('kind', 'conflict', 'limits', event_limits(v_settings));
+  END IF;
+  UPDATE events SET settings = v_settings || p_changes WHERE event_no = p_event RETURNING settings INTO v_settings;
+  INSERT INTO audit_log (actor, action, event_no, detail)
+  VALUES (p_actor, 'limits', p_event, jsonb_build_object('from', p_expected, 'to', event_limits(v_settings)));
+  RETURN jsonb_build_object('kind', 'changed', 'limits', event_limits(v_settings));
+END $$;
+
+--
+-- Name: limits_disallow(integer, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.limits_disallow(p_event integer, p_allowance uuid, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  a limit_allowances;
+BEGIN
+  UPDATE limit_allowances SET ended_at = clock_timestamp(), ended_by = p_actor
+  WHERE event_no = p_event AND allowance_id = p_allowance AND ended_at IS NULL RETURNING * INTO a;
+  IF FOUND THEN
+    INSERT INTO audit_log (actor, action, event_no, detail)
+    VALUES (p_actor, 'limits_disallow', p_event, jsonb_build_object('allowance', p_allowance));
+    RETURN jsonb_build_object('kind', 'ended', 'allowance', allowance_json(a));
+  END IF;
+  SELECT * INTO a FROM limit_allowances WHERE event_no = p_event AND allowance_id = p_allowance;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
+  RETURN jsonb_build_object('kind', 'ended', 'allowance', allowance_json(a));
+END $$;
+
+--
+-- Name: money_authorised(uuid, jsonb, jsonb, text, text, integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.money_authorised(p_operation uuid, p_answer jsonb, p_instrument jsonb, p_end_key text, p_owner text, p_lease_ms integer, p_late jsonb) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -1285,7 +1997,12 @@ DECLARE
   v_until timestamptz := clock_timestamp() + p_lease_ms * interval '1 millisecond';
   v_seats jsonb;
 BEGIN
-  PERFORM event_lock_shared((SELECT event_no FROM orders JOIN money_operations USING (order_id) WHERE operation_id = p_operation));
+  SELECT orders.* INTO o FROM orders JOIN money_operations USING (order_id) WHERE operation_id = p_operation;
+  PERFORM event_lock_shared(o.event_no);
+  IF p_late ->> 'kind' = 'held' THEN
+    PERFORM order_lock_limits(o.event_no, o.account, NULL);
+    PERFORM 1 FROM holds WHERE event_no = o.event_no AND hold_id = (p_late ->> 'hold')::uuid FOR UPDATE;
+  END IF;
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
   IF m.kind <> 'authorise' OR m.state = 'done' THEN RETURN money_result('settled', p_operation); END IF;
@@ -1300,22 +2017,44 @@ BEGIN
     RETURN money_end(p_operation, coalesce(m.end_reason, 'seats_lost'), p_end_key, p_owner, p_lease_ms);
   END IF;
   IF o.state = 'closed' THEN
-    BEGIN
-      v_seats := order_retake(o);
-      -- In the same breath, so that an open order which the visitor makes meanwhile undoes both.
-      IF v_seats IS NOT NULL THEN UPDATE orders SET state = 'authorised' WHERE order_id = o.order_id; END IF;
-    EXCEPTION WHEN unique_violation THEN v_seats := NULL;
-    END;
-    IF v_seats IS NULL THEN RETURN money_end(p_operation, 'seats_lost', p_end_key, p_owner, p_lease_ms); END IF;
+    IF o.reason IS DISTINCT FROM 'not_paid_in_time' THEN
+      RETURN money_end(p_operation, coalesce(o.reason, 'seats_lost'), p_end_key, p_owner, p_lease_ms);
+    END IF;
+    IF p_late IS NULL OR (p_late ->> 'kind' = 'held' AND NOT EXISTS (
+         SELECT 1 FROM event_partitions p WHERE p.event_no = o.event_no AND p.partition = o.partition
+           AND p.mode <> 'moving' AND p.epoch = (p_late ->> 'epoch')::bigint)) THEN
+      RETURN money_result('late', p_operation);
+    END IF;
+    IF p_late ->> 'kind' = 'held' THEN
+      BEGIN
+        v_seats := order_retake(o, (p_late ->> 'hold')::uuid, (p_late ->> 'epoch')::bigint,
+                                to_timestamp((p_late ->> 'deadline')::float8 / 1000));
+        -- In the same breath, so that an open order which the visitor makes meanwhile undoes both.
+        IF v_seats IS NOT NULL THEN
+          UPDATE orders SET state = 'authorised', former_hold_id = o.hold_id, hold_id = (p_late ->> 'hold')::uuid
+          WHERE order_id = o.order_id;
+        END IF;
+      EXCEPTION WHEN unique_violation THEN v_seats := NULL;
+      END;
+    END IF;
+    IF v_seats IS NULL THEN
+      UPDATE orders SET reason = 'late_payment', updated_at = clock_timestamp() WHERE order_id = o.order_id;
+      UPDATE money_operations SET end_reason = 'late_payment', due_at = clock_timestamp()
+      WHERE order_id = o.order_id AND kind = 'open' AND state = 'ending' AND provider_object = o.provider_object;
+      PERFORM order_note(o.order_id, 'late_payment', 'closed', 'closed', jsonb_build_object('operation', p_operation));
+      RETURN money_end(p_operation, 'late_payment', p_end_key, p_owner, p_lease_ms);
+    END IF;
     -- The object lives again: its cancelling, if only planned, is called off.
     UPDATE money_operations SET state = 'done', due_at = NULL, end_key = NULL, end_reason = NULL
     WHERE order_id = o.order_id AND kind = 'open' AND state = 'ending' AND provider_object = o.provider_object;
   END IF;
   UPDATE money_operations
   SET state = 'done', answer = p_answer, due_at = v_until, claimed_by = p_owner, claimed_until = v_until,
-      end_key = NULL, end_reason = NULL, updated_at = clock_timestamp()
+      end_key = NULL, end_reason = NULL, attention = NULL, updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
-  UPDATE orders SET state = 'authorised', reason = NULL, instrument = p_instrument, updated_at = clock_timestamp()
+  UPDATE orders
+  SET state = 'authorised', reason = NULL, instrument = p_instrument, updated_at = clock_timestamp(),
+      capture_before = to_timestamp((p_answer #>> '{view,captureBefore}')::float8 / 1000)
   WHERE order_id = o.order_id;
   PERFORM order_note(o.order_id, CASE WHEN o.state = 'closed' THEN 'late_success' ELSE 'authorise' END, o.state, 'authorised',
                      jsonb_build_object('operation', p_operation));
@@ -1376,7 +2115,7 @@ CREATE FUNCTION public.money_captured(p_operation uuid, p_answer jsonb) RETURNS 
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  o orders; m money_operations;
+  o orders; m money_operations; v_paid orders;
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
@@ -1390,7 +2129,9 @@ BEGIN
   UPDATE money_operations SET state = 'done', answer = p_answer, due_at = NULL, claimed_until = NULL,
                               attention = NULL, updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
-  UPDATE orders SET state = 'paid', updated_at = clock_timestamp() WHERE order_id = o.order_id AND state = 'confirmed';
+  UPDATE orders SET state = 'paid', updated_at = clock_timestamp() WHERE order_id = o.order_id AND state = 'confirmed'
+  RETURNING * INTO v_paid;
+  IF FOUND THEN PERFORM order_happened(v_paid, 'order.confirmed', jsonb_build_object('operation', p_operation)); END IF;
   PERFORM order_note(o.order_id, 'capture', o.state, 'paid', jsonb_build_object('operation', p_operation));
   RETURN money_result('captured', p_operation);
 END $$;
@@ -1473,6 +2214,7 @@ CREATE TABLE public.money_operations (
     claimed_until timestamp with time zone,
     end_reason text,
     attention text,
+    refund_id uuid,
     CONSTRAINT money_operations_kind_check CHECK ((kind = ANY (ARRAY['open'::text, 'authorise'::text, 'capture'::text, 'refund'::text]))),
     CONSTRAINT money_operations_state_check CHECK ((state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text, 'done'::text, 'refused'::text, 'voided'::text])))
 );
@@ -1576,6 +2318,8 @@ BEGIN
     UPDATE money_operations SET state = 'ending', end_key = p_operation || ':end', end_reason = 'capture_refused',
            due_at = clock_timestamp(), claimed_until = NULL, attempts = 0, first_sent_at = NULL, updated_at = clock_timestamp()
     WHERE order_id = o.order_id AND kind = 'authorise' AND state = 'done';
+    SELECT * INTO o FROM orders WHERE order_id = o.order_id;
+    PERFORM order_happened(o, 'order.cancelled', jsonb_build_object('operation', p_operation));
   ELSE
     PERFORM order_note(o.order_id, m.kind || '_refused', o.state, o.state, jsonb_build_object('operation', p_operation));
   END IF;
@@ -1607,6 +2351,39 @@ CREATE FUNCTION public.money_result(p_kind text, p_operation uuid, p_seats jsonb
 $$;
 
 --
+-- Name: money_stray(uuid, text, boolean, uuid, text, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.money_stray(p_order uuid, p_object text, p_fits boolean, p_operation uuid, p_key text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_until timestamptz := clock_timestamp() + p_lease_ms * interval '1 millisecond';
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  IF o.provider_object = p_object
+     OR EXISTS (SELECT 1 FROM money_operations WHERE order_id = p_order AND provider_object = p_object) THEN
+    RETURN '{"kind":"known"}';
+  END IF;
+  SELECT * INTO m FROM money_operations
+  WHERE order_id = p_order AND kind <> 'refund' AND state IN ('open','waiting','unknown','ending') FOR UPDATE;
+  IF FOUND AND p_fits AND m.kind = 'open' AND m.provider_object IS NULL AND o.provider_object IS NULL THEN
+    PERFORM money_opened(m.operation_id, p_object, NULL);
+    RETURN money_result('adopted', m.operation_id);
+  END IF;
+  IF m.operation_id IS NOT NULL OR o.state NOT IN ('paid','closed','cancelled') THEN RETURN '{"kind":"under_way"}'; END IF;
+  INSERT INTO money_operations (operation_id, order_id, kind, state, key, end_key, provider_object, amount, currency, attempts,
+                                first_sent_at, due_at, claimed_by, claimed_until, created_at)
+  VALUES (p_operation, p_order, 'open', 'ending', p_key, p_end_key, p_object, o.amount, o.currency, 1,
+          clock_timestamp(), v_until, p_owner, v_until, clock_timestamp());
+  PERFORM order_note(p_order, 'stray_ending', o.state, o.state,
+                     jsonb_build_object('operation', p_operation, 'object', p_object));
+  RETURN money_result('ending', p_operation);
+END $$;
+
+--
 -- Name: money_voided(uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1622,9 +2399,15 @@ BEGIN
   IF m.state NOT IN ('open','waiting','unknown','ending') OR m.kind NOT IN ('open','authorise') THEN
     RETURN money_result('settled', p_operation);
   END IF;
-  UPDATE money_operations SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL,
-                              updated_at = clock_timestamp()
+  UPDATE money_operations
+  SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
+      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') THEN attention END
   WHERE operation_id = p_operation;
+  IF m.provider_object IS NOT NULL AND m.provider_object IS DISTINCT FROM o.provider_object THEN
+    PERFORM order_note(o.order_id, 'stray_voided', o.state, o.state,
+                       jsonb_build_object('operation', p_operation, 'object', m.provider_object));
+    RETURN money_result('voided', p_operation);
+  END IF;
   UPDATE money_operations SET state = 'voided', updated_at = clock_timestamp()
   WHERE order_id = o.order_id AND kind = 'open' AND state = 'done' AND provider_object = o.provider_object;
   IF o.state = 'voiding' THEN
@@ -1637,6 +2420,11 @@ BEGIN
       UPDATE orders SET provider_object = NULL, updated_at = clock_timestamp() WHERE order_id = o.order_id;
     END IF;
     PERFORM order_note(o.order_id, m.kind || '_voided', o.state, o.state, jsonb_build_object('operation', p_operation));
+  END IF;
+  IF m.end_reason = 'late_payment' THEN
+    SELECT * INTO o FROM orders WHERE order_id = o.order_id;
+    PERFORM order_happened(o, 'order.closed_late', jsonb_strip_nulls(jsonb_build_object('operation', p_operation,
+      'amount', nullif((p_answer #>> '{view,captured}')::bigint, 0))));
   END IF;
   RETURN money_result('voided', p_operation, v_seats);
 END $$;
@@ -1724,10 +2512,22 @@ BEGIN
     PERFORM order_note(p_order, 'abandon', NULL, 'closed');
     RETURN '{"kind":"abandoned"}';
   END IF;
-  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
   IF v_order.seats = '{}' THEN RETURN '{"kind":"abandoned"}'; END IF;
   RETURN jsonb_build_object('kind', 'ordered', 'order', order_json(v_order));
 END $$;
+
+--
+-- Name: order_capture_window(uuid, interval); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_capture_window(p_order uuid, p_ending interval) RETURNS text
+    LANGUAGE sql
+    AS $$
+  SELECT CASE WHEN capture_before <= clock_timestamp() THEN 'over'
+              WHEN capture_before <= clock_timestamp() + p_ending THEN 'ending' ELSE 'open' END
+  FROM orders WHERE order_id = p_order
+$$;
 
 --
 -- Name: order_close(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
@@ -1754,6 +2554,26 @@ BEGIN
   v_seats := order_end(v_order, 'close', 'closed', p_reason, p_end_key);
   SELECT * INTO v_order FROM orders WHERE order_id = p_order;
   RETURN jsonb_build_object('kind', 'closed', 'order', order_json(v_order), 'seats', v_seats);
+END $$;
+
+--
+-- Name: order_code_follows(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_code_follows() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_change integer := order_uses_code(NEW)::integer - (order_uses_code(OLD))::integer;
+BEGIN
+  IF v_change = 0 THEN RETURN NULL; END IF;
+  UPDATE access_codes SET used = used + v_change
+  WHERE code_id = NEW.access_code AND uses_max IS NOT NULL AND used + v_change BETWEEN 0 AND uses_max;
+  IF NOT FOUND AND v_change > 0
+     AND NOT EXISTS (SELECT 1 FROM access_codes WHERE code_id = NEW.access_code AND uses_max IS NULL) THEN
+    RAISE unique_violation USING MESSAGE = 'used_up', CONSTRAINT = 'access_code_uses';
+  END IF;
+  RETURN NULL;
 END $$;
 
 --
@@ -1787,8 +2607,7 @@ BEGIN
     WHEN NOT order_seats_are(o, 'reserved')
       OR (SELECT count(*) FROM tickets WHERE event_no = o.event_no AND order_id = p_order AND status = 'reserved')
          <> cardinality(o.seats) THEN 'seats_lost'
-    WHEN order_over_limit(o.event_no, 'account', o.account, cardinality(o.seats), 'accountSeatsMax')
-      OR order_over_limit(o.event_no, 'instrument', v_fingerprint, cardinality(o.seats), 'instrumentSeatsMax') THEN 'limit'
+    ELSE order_limit_reached(o)
   END;
   IF v_reason IS NOT NULL THEN
     v_seats := order_end(o, 'confirm_impossible', 'voiding', v_reason, NULL);
@@ -1838,6 +2657,9 @@ CREATE TABLE public.orders (
     instrument jsonb,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    capture_before timestamp with time zone,
+    former_hold_id uuid,
+    access_code uuid,
     CONSTRAINT orders_amount_check CHECK ((amount >= 0))
 );
 
@@ -1916,7 +2738,27 @@ BEGIN
   UPDATE tickets SET status = 'cancelled', changed_at = clock_timestamp()
   WHERE event_no = o.event_no AND order_id = o.order_id AND status IN ('reserved','sold');
   UPDATE holds SET state = 'ended' WHERE event_no = o.event_no AND hold_id = o.hold_id AND state IN ('live','ordered');
+  UPDATE hold_ends SET ends_at = clock_timestamp() WHERE hold_id = o.hold_id AND event_no = o.event_no;
   RETURN order_decide_seats(o, 'available');
+END $$;
+
+--
+-- Name: order_happened(public.orders, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_happened(o public.orders, p_what text, p_detail jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_refund uuid := (p_detail ->> 'refund')::uuid;
+  v_cause text := concat_ws('/', o.order_id, coalesce(p_detail ->> 'refund', p_detail ->> 'operation'));
+BEGIN
+  PERFORM order_mail_owed(o, p_what, p_detail);
+  IF NOT EXISTS (SELECT 1 FROM webhook_wanted(o.event_no, p_what)) THEN RETURN; END IF;
+  PERFORM webhook_owe(o.event_no, p_what, CASE WHEN p_what NOT IN ('refund.succeeded','refund.failed') THEN v_cause END,
+    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund),
+      'returned', CASE WHEN p_what = 'order.closed_late' THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
+    || jsonb_build_object('order', webhook_order(o)));
 END $$;
 
 --
@@ -1931,8 +2773,26 @@ CREATE FUNCTION public.order_json(o public.orders) RETURNS jsonb
     'partition', o.partition, 'hold', o.hold_id, 'visitor', o.visitor, 'holder', o.holder, 'account', o.account,
     'buyer', o.buyer, 'lines', o.lines, 'orderFee', o.order_fee, 'amount', o.amount, 'currency', o.currency,
     'state', o.state, 'reason', o.reason, 'paymentDeadline', epoch_ms(o.payment_deadline),
+    'captureBefore', epoch_ms(o.capture_before),
     'providerObject', o.provider_object, 'instrument', o.instrument, 'createdAt', epoch_ms(o.created_at))
 $$;
+
+--
+-- Name: order_limit_reached(public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_limit_reached(o public.orders) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_reason text := CASE
+    WHEN order_over_limit(o.event_no, 'account', o.account, cardinality(o.seats), 'accountSeatsMax') THEN 'limit'
+    WHEN order_over_limit(o.event_no, 'instrument', o.instrument ->> 'fingerprint', cardinality(o.seats), 'instrumentSeatsMax')
+      THEN 'card_limit' END;
+BEGIN
+  IF v_reason IS NOT NULL AND limit_is_lifted(o.event_no, o.account, o.visitor) THEN RETURN NULL; END IF;
+  RETURN v_reason;
+END $$;
 
 --
 -- Name: order_lock_limits(integer, text, text); Type: FUNCTION; Schema: public; Owner: -
@@ -1951,6 +2811,23 @@ BEGIN
   WHERE event_no = p_event
     AND ((kind = 'account' AND subject = p_account) OR (kind = 'instrument' AND subject = p_fingerprint))
   ORDER BY kind, subject FOR UPDATE;
+END $$;
+
+--
+-- Name: order_mail_owed(public.orders, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_mail_owed(o public.orders, p_what text, p_detail jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_mail uuid := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation')))::uuid;
+BEGIN
+  -- A refund that failed is the operator's to mend: there is nothing to tell the buyer yet.
+  IF p_what = 'refund.failed' THEN RETURN; END IF;
+  INSERT INTO mails (mail_id, order_id, what, detail) VALUES (v_mail, o.order_id, p_what, coalesce(p_detail, '{}'))
+  ON CONFLICT DO NOTHING;
+  IF FOUND THEN PERFORM job_enqueue('mail', jsonb_build_object('mail', v_mail), 'mail/' || v_mail); END IF;
 END $$;
 
 --
@@ -1996,7 +2873,7 @@ DECLARE
   v_decided jsonb;
 BEGIN
   PERFORM event_lock_shared(p_event);
-  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
   IF FOUND THEN
     RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
   END IF;
@@ -2023,7 +2900,7 @@ BEGIN
   IF v_mode.mode = 'postgres' THEN
     SELECT * INTO v_hold FROM holds WHERE event_no = p_event AND hold_id = p_hold FOR UPDATE;
     -- A repeat that waited here for the first request's end finds its order now.
-    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
     IF FOUND THEN
       RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
     END IF;
@@ -2035,7 +2912,7 @@ BEGIN
     v_deadline := least(v_hold.deadline, p_deadline);
   END IF;
   -- Only now, so that a repeat of an order that filled the limit is answered with that order.
-  IF v_max IS NOT NULL AND v_used + cardinality(v_seats) > v_max THEN
+  IF v_max IS NOT NULL AND v_used + cardinality(v_seats) > v_max AND NOT limit_is_lifted(p_event, p_account, p_visitor) THEN
     RETURN jsonb_build_object('kind', 'limit', 'limit', 'account', 'max', v_max, 'used', v_used);
   END IF;
 
@@ -2046,7 +2923,7 @@ BEGIN
   FROM date_trunc('milliseconds', clock_timestamp()) at
   ON CONFLICT DO NOTHING RETURNING * INTO v_order;
   IF v_order.order_id IS NULL THEN
-    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold;
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
     IF FOUND THEN
       RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
     END IF;
@@ -2086,24 +2963,76 @@ BEGIN
 END $$;
 
 --
--- Name: order_retake(public.orders); Type: FUNCTION; Schema: public; Owner: -
+-- Name: order_reserve_with_code(uuid, uuid, uuid, integer, smallint, bigint, timestamp with time zone, text, text, text, jsonb, jsonb, bigint, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.order_retake(o public.orders) RETURNS jsonb
+CREATE FUNCTION public.order_reserve_with_code(p_code uuid, p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamp with time zone, p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_free integer;
-  v_epoch bigint := (SELECT epoch FROM event_partitions WHERE event_no = o.event_no AND partition = o.partition);
+  v_result jsonb;
+  v_code access_codes;
+  v_why text;
+  v_constraint text;
 BEGIN
-  IF cardinality(o.seats) = 0 OR (SELECT phase FROM events WHERE event_no = o.event_no) = 'cancelled'
+  BEGIN
+    v_result := order_reserve(p_order, p_hold, p_event, p_partition, p_epoch, p_deadline, p_visitor, p_holder, p_account,
+                              p_buyer, p_lines, p_order_fee, p_currency);
+    IF v_result ->> 'kind' <> 'reserved' OR (v_result ->> 'repeated')::boolean THEN RETURN v_result; END IF;
+    SELECT * INTO v_code FROM access_codes WHERE code_id = p_code AND event_no = p_event;
+    v_why := CASE WHEN NOT FOUND THEN 'unknown'
+      WHEN v_code.revoked_at IS NOT NULL OR v_code.until <= clock_timestamp() THEN 'ended'
+      WHEN v_code.seats_max < jsonb_array_length(p_lines) THEN 'seats' END;
+    IF v_why IS NOT NULL THEN
+      RAISE unique_violation USING MESSAGE = v_why, CONSTRAINT = 'access_code_uses';
+    END IF;
+    UPDATE orders SET access_code = p_code WHERE order_id = p_order;
+    RETURN v_result;
+  EXCEPTION WHEN unique_violation THEN
+    GET STACKED DIAGNOSTICS v_constraint = CONSTRAINT_NAME, v_why = MESSAGE_TEXT;
+    IF v_constraint IS DISTINCT FROM 'access_code_uses' THEN RAISE; END IF;
+    RETURN jsonb_build_object('kind', 'code', 'why', v_why, 'seatsMax', v_code.seats_max);
+  END;
+END $$;
+
+--
+-- Name: order_retake(public.orders, uuid, bigint, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_retake(o public.orders, p_hold uuid, p_epoch bigint, p_deadline timestamp with time zone) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_mode text := (SELECT mode FROM event_partitions WHERE event_no = o.event_no AND partition = o.partition);
+  v_hold holds;
+  v_deadline timestamptz := p_deadline;
+  v_max integer := order_event_limit(o.event_no, 'accountSeatsMax');
+  v_used integer;
+  v_free integer;
+BEGIN
+  IF cardinality(o.seats) = 0
+     OR (SELECT phase FROM events WHERE event_no = o.event_no) NOT IN ('open','paused','sold_out','closed')
      OR EXISTS (SELECT 1 FROM orders WHERE event_no = o.event_no AND visitor = o.visitor AND state IN ('reserved','authorised'))
   THEN RETURN NULL; END IF;
-  SELECT count(*) FILTER (WHERE s.state = 'available'
-           AND NOT (s.hold_id IS NOT NULL AND s.hold_until > clock_timestamp() AND s.hold_epoch = v_epoch))
+  IF v_max IS NOT NULL THEN
+    SELECT coalesce(sum(cardinality(seats)), 0)
+           + coalesce((SELECT seats FROM limit_counts
+                       WHERE event_no = o.event_no AND kind = 'account' AND subject = o.account), 0)
+    INTO v_used FROM orders WHERE event_no = o.event_no AND account = o.account AND state IN ('reserved','authorised');
+    IF v_used + cardinality(o.seats) > v_max AND NOT limit_is_lifted(o.event_no, o.account, o.visitor) THEN RETURN NULL; END IF;
+  END IF;
+  IF v_mode = 'postgres' THEN
+    SELECT * INTO v_hold FROM holds WHERE event_no = o.event_no AND hold_id = p_hold;
+    IF v_hold.hold_id IS NULL OR v_hold.state <> 'live' OR v_hold.epoch <> p_epoch
+       OR v_hold.order_id IS DISTINCT FROM o.order_id OR v_hold.seats IS DISTINCT FROM o.seats THEN RETURN NULL; END IF;
+    v_deadline := least(v_hold.deadline, p_deadline);
+  END IF;
+  SELECT count(*) FILTER (WHERE s.state = 'available' AND CASE
+           WHEN s.hold_until > clock_timestamp() AND s.hold_epoch = p_epoch THEN s.hold_id = p_hold
+           ELSE v_mode <> 'postgres' END)
   INTO v_free
   FROM (SELECT * FROM seats WHERE event_no = o.event_no AND seat_no = ANY (o.seats) ORDER BY seat_no FOR UPDATE) s;
-  IF v_free < cardinality(o.seats) THEN RETURN NULL; END IF;
+  IF v_free < cardinality(o.seats) OR clock_timestamp() >= v_deadline - interval '6 seconds' THEN RETURN NULL; END IF;
   INSERT INTO tickets (event_no, seat_no, order_id, status, price, fee, kind)
   SELECT o.event_no, (line ->> 'seat')::integer, o.order_id, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
          coalesce(line ->> 'kind', 'full')
@@ -2116,7 +3045,7 @@ BEGIN
   END IF;
   UPDATE seats SET order_id = o.order_id, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
   WHERE event_no = o.event_no AND seat_no = ANY (o.seats);
-  UPDATE holds SET state = 'ordered' WHERE event_no = o.event_no AND hold_id = o.hold_id AND state = 'ended';
+  UPDATE holds SET state = 'ordered' WHERE event_no = o.event_no AND hold_id = p_hold AND state = 'live';
   RETURN order_decide_seats(o, 'reserved');
 END $$;
 
@@ -2130,6 +3059,17 @@ CREATE FUNCTION public.order_seats_are(o public.orders, p_state text) RETURNS bo
   SELECT count(*) FILTER (WHERE s.state = p_state AND s.order_id = o.order_id) = cardinality(o.seats)
   FROM (SELECT state, order_id FROM seats
         WHERE event_no = o.event_no AND seat_no = ANY (o.seats) ORDER BY seat_no FOR UPDATE) s
+$$;
+
+--
+-- Name: order_uses_code(public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_uses_code(o public.orders) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT o.access_code IS NOT NULL AND (o.state IN ('reserved','authorised','confirmed','paid')
+    OR (o.state = 'cancelled' AND o.reason IS DISTINCT FROM 'capture_refused'))
 $$;
 
 --
@@ -2409,7 +3349,7 @@ BEGIN
   SELECT * INTO STRICT v_event FROM events e WHERE e.event_no = p_event FOR UPDATE;
   IF v_event.phase <> p_expected THEN RETURN 'changed'; END IF;
   v_due := CASE
-    WHEN p_expected IN ('scheduled','pre_queue') AND p_next = 'open' THEN v_event.on_sale_at <= clock_timestamp()
+    WHEN p_expected IN ('scheduled','pre_queue') AND p_next = 'open' THEN event_opens_at(v_event) <= clock_timestamp()
     WHEN p_expected = 'open' AND p_next = 'sold_out' THEN v_event.seat_count > 0 AND NOT EXISTS (
       SELECT FROM seats s WHERE s.event_no = p_event AND s.state IN ('available','reserved'))
     WHEN p_expected = 'sold_out' AND p_next = 'open' THEN EXISTS (
@@ -2423,6 +3363,37 @@ BEGIN
     VALUES ('leader', 'phase', p_event, jsonb_build_object('from', p_expected, 'to', p_next, 'term', p_term));
   RETURN 'advanced';
 END $$;
+
+--
+-- Name: provider_events_claim(text, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.provider_events_claim(p_owner text, p_limit integer, p_lease_ms integer) RETURNS TABLE(object text, "order" uuid, events text[], attempts integer, "ageMs" double precision)
+    LANGUAGE sql
+    AS $$
+  WITH longest AS (
+    -- A bounded number, so that a flood is not read as a whole for each handful of it.
+    SELECT e.object, e.due_at FROM provider_events e
+    WHERE e.due_at <= clock_timestamp() AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())
+    ORDER BY e.due_at LIMIT 1000),
+  due AS (SELECT l.object FROM longest l GROUP BY l.object ORDER BY min(l.due_at) LIMIT p_limit),
+  mine AS (
+    SELECT e.provider_event_id FROM provider_events e JOIN due USING (object)
+    WHERE e.due_at IS NOT NULL AND (e.claimed_until IS NULL OR e.claimed_until <= clock_timestamp())
+    ORDER BY e.provider_event_id FOR UPDATE OF e SKIP LOCKED),
+  claimed AS (
+    UPDATE provider_events e
+    SET claimed_by = p_owner, claimed_until = clock_timestamp() + p_lease_ms * interval '1 millisecond',
+        due_at = clock_timestamp() + p_lease_ms * interval '1 millisecond', attempts = e.attempts + 1
+    FROM mine WHERE e.provider_event_id = mine.provider_event_id
+    RETURNING e.*)
+  SELECT c.object,
+         coalesce((SELECT o.order_id FROM orders o WHERE o.provider_object = c.object),
+                  (SELECT m.order_id FROM money_operations m WHERE m.provider_object = c.object LIMIT 1)),
+         array_agg(c.provider_event_id ORDER BY c.received_at, c.provider_event_id), max(c.attempts),
+         (extract(epoch FROM clock_timestamp() - min(c.received_at)) * 1000)::double precision
+  FROM claimed c GROUP BY c.object ORDER BY min(c.received_at)
+$$;
 
 --
 -- Name: publish_objects(integer, bigint, text[], bigint[], bytea[]); Type: FUNCTION; Schema: public; Owner: -
@@ -2744,6 +3715,405 @@ BEGIN
 END $$;
 
 --
+-- Name: reconcile_run_advance(uuid, text, text, text, text[], jsonb, jsonb, text[], integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reconcile_run_advance(p_run uuid, p_owner text, p_step text, p_cursor text, p_seen text[], p_counts jsonb, p_found jsonb, p_fitting text[], p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  r reconcile_runs;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  SELECT * INTO r FROM reconcile_runs WHERE run_id = p_run AND owner = p_owner AND step <> 'done' FOR UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO reconcile_seen (run_id, object) SELECT p_run, o FROM unnest(p_seen) o ON CONFLICT DO NOTHING;
+  INSERT INTO reconcile_findings AS f (kind, subject, order_id, object, says, detail)
+  SELECT DISTINCT ON (kind, subject) kind, subject, "order", object, says, coalesce(detail, '{}')
+  FROM jsonb_to_recordset(p_found) x (kind text, subject text, "order" uuid, object text, says text, detail jsonb)
+  -- What an operator took off the list stays off it while nothing else is said of it.
+  WHERE NOT EXISTS (SELECT 1 FROM reconcile_findings s
+                    WHERE s.subject = x.subject AND s.kind = x.kind AND s.says = x.says AND s.settled_by <> 'reconcile')
+  ORDER BY kind, subject
+  ON CONFLICT (kind, subject) WHERE settled_at IS NULL DO UPDATE
+    SET last_seen_at = v_now, says = excluded.says, detail = excluded.detail, order_id = excluded.order_id;
+  -- One subject has one fault at a time: another one, or none, ends what was said of it before.
+  UPDATE reconcile_findings f SET settled_at = v_now, settled_by = 'reconcile'
+  WHERE f.settled_at IS NULL AND (f.subject = ANY (p_fitting)
+    OR EXISTS (SELECT 1 FROM jsonb_to_recordset(p_found) x (kind text, subject text)
+               WHERE x.subject = f.subject AND x.kind <> f.kind));
+  UPDATE reconcile_runs
+  SET step = p_step, cursor = p_cursor, claimed_until = v_now + p_lease_ms * interval '1 millisecond',
+      finished_at = CASE WHEN p_step = 'done' THEN v_now END,
+      counts = counts || (SELECT coalesce(jsonb_object_agg(key, coalesce((counts ->> key)::bigint, 0) + value::bigint), '{}')
+                          FROM jsonb_each_text(p_counts))
+  WHERE run_id = p_run RETURNING * INTO r;
+  IF p_step = 'done' THEN DELETE FROM reconcile_seen WHERE run_id = p_run; END IF;
+  RETURN reconcile_run_json(r);
+END $$;
+
+--
+-- Name: reconcile_run_due(text, integer, integer, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reconcile_run_due(p_owner text, p_every_ms integer, p_back_ms integer, p_young_ms integer, p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  r reconcile_runs;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(20261, 15) THEN RETURN NULL; END IF;
+  SELECT * INTO r FROM reconcile_runs WHERE scheduled ORDER BY started_at DESC LIMIT 1 FOR UPDATE;
+  -- One that comes to no end is given up: perhaps its cursor is not known to the provider any more.
+  IF r.step <> 'done' AND r.started_at > v_now - 4 * p_every_ms * interval '1 millisecond' THEN
+    IF r.claimed_until > v_now AND r.owner <> p_owner THEN RETURN NULL; END IF;
+    UPDATE reconcile_runs SET owner = p_owner, claimed_until = v_now + p_lease_ms * interval '1 millisecond'
+    WHERE run_id = r.run_id RETURNING * INTO r;
+    RETURN reconcile_run_json(r);
+  END IF;
+  IF r.started_at > v_now - p_every_ms * interval '1 millisecond' THEN RETURN NULL; END IF;
+  DELETE FROM reconcile_runs WHERE started_at < v_now - interval '30 days';
+  DELETE FROM reconcile_findings WHERE settled_at < v_now - interval '1 year';
+  INSERT INTO reconcile_runs (scheduled, from_at, to_at, owner, claimed_until)
+  VALUES (true, v_now - p_back_ms * interval '1 millisecond', v_now - p_young_ms * interval '1 millisecond', p_owner,
+          v_now + p_lease_ms * interval '1 millisecond')
+  RETURNING * INTO r;
+  RETURN reconcile_run_json(r);
+END $$;
+
+--
+-- Name: reconcile_runs; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.reconcile_runs (
+    run_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    scheduled boolean NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone NOT NULL,
+    step text DEFAULT 'theirs'::text NOT NULL,
+    cursor text,
+    counts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    owner text,
+    claimed_until timestamp with time zone,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT reconcile_runs_step_check CHECK ((step = ANY (ARRAY['theirs'::text, 'ours'::text, 'again'::text, 'done'::text])))
+);
+
+--
+-- Name: reconcile_run_json(public.reconcile_runs); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reconcile_run_json(r public.reconcile_runs) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('run', r.run_id, 'scheduled', r.scheduled, 'from', epoch_ms(r.from_at), 'to', epoch_ms(r.to_at),
+    'step', r.step, 'cursor', r.cursor, 'counts', r.counts, 'startedAt', epoch_ms(r.started_at),
+    'finishedAt', epoch_ms(r.finished_at))
+$$;
+
+--
+-- Name: reconcile_settle(bigint, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reconcile_settle(p_finding bigint, p_actor text, p_note text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  f reconcile_findings;
+BEGIN
+  UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = p_actor, note = p_note
+  WHERE finding_id = p_finding AND settled_at IS NULL RETURNING * INTO f;
+  IF NOT FOUND THEN RETURN EXISTS (SELECT 1 FROM reconcile_findings WHERE finding_id = p_finding); END IF;
+  INSERT INTO audit_log (actor, action, detail) VALUES (p_actor, 'reconcile_settle',
+    jsonb_build_object('finding', f.finding_id, 'kind', f.kind, 'subject', f.subject, 'note', p_note));
+  RETURN true;
+END $$;
+
+--
+-- Name: refunds; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.refunds (
+    refund_id uuid NOT NULL,
+    order_id uuid NOT NULL,
+    event_no integer NOT NULL,
+    cancellation boolean DEFAULT false NOT NULL,
+    request_key text,
+    request text,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    fees_kept bigint NOT NULL,
+    order_fee bigint NOT NULL,
+    goodwill bigint NOT NULL,
+    amount bigint NOT NULL,
+    currency character(3) NOT NULL,
+    state text NOT NULL,
+    detail text,
+    retry_asked timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT refunds_check CHECK (((fees_kept >= 0) AND (order_fee >= 0) AND (amount >= 0))),
+    CONSTRAINT refunds_state_check CHECK ((state = ANY (ARRAY['open'::text, 'unknown'::text, 'pending'::text, 'done'::text, 'failed'::text, 'elsewhere'::text])))
+);
+
+--
+-- Name: refund_attempt(public.refunds, public.orders, uuid, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_attempt(r public.refunds, o public.orders, p_operation uuid, p_key text, p_owner text, p_lease_ms integer) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO money_operations (operation_id, order_id, kind, state, key, provider_object, amount, currency, attempts,
+                                first_sent_at, due_at, claimed_by, claimed_until, created_at, refund_id)
+  SELECT p_operation, o.order_id, 'refund', 'open', p_key, o.provider_object, r.amount, r.currency,
+         CASE WHEN p_owner IS NULL THEN 0 ELSE 1 END, CASE WHEN p_owner IS NOT NULL THEN now_ END,
+         CASE WHEN p_owner IS NULL THEN now_ ELSE until END, p_owner, CASE WHEN p_owner IS NOT NULL THEN until END, now_, r.refund_id
+  FROM (SELECT clock_timestamp() AS now_, clock_timestamp() + p_lease_ms * interval '1 millisecond' AS until) at
+$$;
+
+--
+-- Name: refund_elsewhere(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_elsewhere(p_refund uuid, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; r refunds;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM refunds WHERE refund_id = p_refund) FOR UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown_refund"}'; END IF;
+  UPDATE refunds SET state = 'elsewhere', detail = p_note, retry_asked = NULL, updated_at = clock_timestamp()
+  WHERE refund_id = p_refund AND state = 'failed' RETURNING * INTO r;
+  IF NOT FOUND THEN
+    SELECT * INTO r FROM refunds WHERE refund_id = p_refund;
+    RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o), 'refund', refund_json(r));
+  END IF;
+  PERFORM order_note(o.order_id, 'refund_elsewhere', o.state, o.state, jsonb_build_object('refund', p_refund, 'note', p_note));
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'refund_elsewhere', o.event_no,
+    jsonb_build_object('order', o.order_id, 'refund', p_refund, 'amount', r.amount, 'note', p_note));
+  RETURN jsonb_build_object('kind', 'elsewhere', 'order', order_json(o), 'refund', refund_json(r));
+END $$;
+
+--
+-- Name: refund_json(public.refunds); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_json(r public.refunds) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'refund', r.refund_id, 'order', r.order_id, 'eventNo', r.event_no, 'cancellation', r.cancellation, 'actor', r.actor,
+    'reason', r.reason, 'feesKept', r.fees_kept, 'orderFee', r.order_fee, 'goodwill', r.goodwill, 'amount', r.amount,
+    'currency', r.currency, 'state', r.state, 'detail', r.detail,
+    'tickets', (SELECT coalesce(jsonb_agg(t.ticket_id ORDER BY t.ticket_id), '[]') FROM refund_tickets t WHERE t.refund_id = r.refund_id),
+    'attempts', (SELECT count(*) FROM money_operations m WHERE m.refund_id = r.refund_id),
+    'createdAt', epoch_ms(r.created_at), 'updatedAt', epoch_ms(r.updated_at))
+$$;
+
+--
+-- Name: refund_make(uuid, uuid, uuid, text, text, text, text, text, uuid[], text, bigint, text, integer, boolean, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; r refunds;
+  v_wanted uuid[]; v_seat_nos integer[]; v_unknown uuid[];
+  v_prices bigint; v_fees bigint; v_valid integer; v_left bigint; v_fee_given bigint;
+  v_all boolean;
+  v_seats jsonb := '[]';
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = p_order;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  PERFORM order_lock_limits(o.event_no, o.account, o.instrument ->> 'fingerprint');
+  SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  SELECT * INTO r FROM refunds WHERE order_id = p_order AND request_key = p_request_key;
+  IF FOUND THEN
+    IF r.request IS DISTINCT FROM p_request THEN RETURN '{"kind":"mismatch"}'; END IF;
+    RETURN jsonb_build_object('kind', 'repeated', 'order', order_json(o), 'refund', refund_json(r), 'seats', v_seats);
+  END IF;
+  -- Of an order whose tickets were all refunded, kept fees may still be given back as goodwill.
+  IF o.state <> 'paid' AND NOT (o.state = 'cancelled' AND coalesce(p_tickets = '{}', false) AND EXISTS (
+       SELECT 1 FROM refunds WHERE order_id = p_order)) THEN
+    RETURN jsonb_build_object('kind', 'not_paid', 'order', order_json(o));
+  END IF;
+
+  SELECT array_agg(t.ticket_id ORDER BY t.seat_no), array_agg(t.seat_no ORDER BY t.seat_no),
+         coalesce(sum(t.price), 0), coalesce(sum(t.fee), 0)
+  INTO v_wanted, v_seat_nos, v_prices, v_fees
+  FROM tickets t
+  WHERE t.event_no = o.event_no AND t.order_id = p_order AND t.status = 'sold'
+    AND (p_tickets IS NULL OR t.ticket_id = ANY (p_tickets));
+  v_wanted := coalesce(v_wanted, '{}');
+  v_unknown := ARRAY(SELECT u FROM unnest(p_tickets) u WHERE NOT u = ANY (v_wanted));
+  IF v_unknown <> '{}' THEN RETURN jsonb_build_object('kind', 'not_valid', 'tickets', v_unknown); END IF;
+  SELECT count(*) INTO v_valid FROM tickets WHERE event_no = o.event_no AND order_id = p_order AND status = 'sold';
+  v_all := v_wanted <> '{}' AND cardinality(v_wanted) = v_valid;
+  SELECT o.amount - coalesce(sum(amount), 0), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
+  FROM refunds WHERE order_id = p_order;
+
+  r.refund_id := p_refund; r.order_id := p_order; r.event_no := o.event_no; r.cancellation := p_cancellation;
+  r.request_key := p_request_key; r.request := p_request; r.actor := p_actor; r.reason := p_reason; r.currency := o.currency;
+  r.fees_kept := CASE WHEN p_fees = 'kept' THEN v_fees ELSE 0 END;
+  r.order_fee := CASE WHEN p_fees = 'returned' AND v_all THEN o.order_fee - v_fee_given ELSE 0 END;
+  r.amount := v_prices + v_fees - r.fees_kept + r.order_fee + p_goodwill;
+  r.amount := r.amount + (p_step - r.amount % p_step) % p_step;
+  IF p_goodwill = 0 THEN r.amount := least(r.amount, v_left); END IF;
+  r.goodwill := r.amount - (v_prices + v_fees - r.fees_kept + r.order_fee);
+  IF r.amount > v_left THEN RETURN jsonb_build_object('kind', 'too_much', 'amount', r.amount, 'most', v_left); END IF;
+  IF r.amount = 0 AND v_wanted = '{}' THEN RETURN '{"kind":"nothing"}'; END IF;
+  r.state := CASE WHEN r.amount = 0 THEN 'done' ELSE 'open' END;
+  r.created_at := clock_timestamp(); r.updated_at := r.created_at;
+
+  INSERT INTO refunds SELECT r.*;
+  INSERT INTO refund_tickets (event_no, ticket_id, refund_id) SELECT o.event_no, u, p_refund FROM unnest(v_wanted) u;
+  IF r.amount > 0 THEN PERFORM refund_attempt(r, o, p_operation, p_key, p_owner, p_lease_ms); END IF;
+  IF v_wanted <> '{}' THEN
+    UPDATE tickets SET status = 'cancelled', revoked_at = r.created_at, changed_at = r.created_at
+    WHERE event_no = o.event_no AND ticket_id = ANY (v_wanted);
+    PERFORM order_count_limits(o, -cardinality(v_wanted));
+    IF v_all THEN
+      UPDATE orders SET state = 'cancelled', reason = CASE WHEN p_cancellation THEN 'event_cancelled' ELSE 'refunded' END,
+                        updated_at = r.created_at
+      WHERE order_id = p_order;
+    END IF;
+    v_seats := refund_seats(o, v_seat_nos, CASE WHEN p_seats = 'block' THEN 'blocked' ELSE 'available' END, p_actor, p_reason);
+  END IF;
+  PERFORM order_note(p_order, CASE WHEN v_all THEN 'cancel' ELSE 'refund' END, o.state,
+                     CASE WHEN v_all THEN 'cancelled' ELSE o.state END,
+                     jsonb_build_object('refund', p_refund, 'tickets', v_wanted, 'amount', r.amount));
+  SELECT * INTO o FROM orders WHERE order_id = p_order;
+  IF v_all THEN
+    PERFORM order_happened(o, 'order.cancelled', jsonb_build_object('refund', p_refund, 'amount', r.amount, 'reason', o.reason));
+  END IF;
+  PERFORM order_happened(o, 'refund.created', jsonb_build_object('refund', p_refund, 'amount', r.amount, 'tickets', v_wanted));
+  IF r.state = 'done' THEN
+    PERFORM order_happened(o, 'refund.succeeded', jsonb_build_object('refund', p_refund, 'amount', 0, 'tickets', v_wanted));
+  END IF;
+  -- The event's cancelling has one entry for all of its orders.
+  IF NOT p_cancellation THEN
+    INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'refund', o.event_no, jsonb_build_object(
+      'order', p_order, 'refund', p_refund, 'tickets', cardinality(v_wanted), 'amount', r.amount, 'goodwill', r.goodwill,
+      'fees', p_fees, 'seats', p_seats, 'reason', p_reason));
+  END IF;
+  RETURN jsonb_build_object('kind', 'made', 'order', order_json(o), 'refund', refund_json(r), 'seats', v_seats,
+    'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));
+END $$;
+
+--
+-- Name: refund_retry(uuid, uuid, text, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_retry(p_refund uuid, p_operation uuid, p_key text, p_actor text, p_owner text, p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; r refunds;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM refunds WHERE refund_id = p_refund) FOR UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown_refund"}'; END IF;
+  SELECT * INTO r FROM refunds WHERE refund_id = p_refund;
+  IF r.state <> 'failed' THEN
+    RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o), 'refund', refund_json(r));
+  END IF;
+  UPDATE refunds SET state = 'open', detail = NULL, retry_asked = NULL, updated_at = clock_timestamp()
+  WHERE refund_id = p_refund RETURNING * INTO r;
+  PERFORM refund_attempt(r, o, p_operation, p_key, p_owner, p_lease_ms);
+  PERFORM order_note(o.order_id, 'refund_retry', o.state, o.state, jsonb_build_object('refund', p_refund, 'operation', p_operation));
+  IF p_actor IS NOT NULL THEN
+    INSERT INTO audit_log (actor, action, event_no, detail)
+      VALUES (p_actor, 'refund_retry', o.event_no, jsonb_build_object('order', o.order_id, 'refund', p_refund, 'amount', r.amount));
+  END IF;
+  RETURN jsonb_build_object('kind', 'retried', 'order', order_json(o), 'refund', refund_json(r),
+    'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));
+END $$;
+
+--
+-- Name: refund_seats(public.orders, integer[], text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_seats(o public.orders, p_seats integer[], p_state text, p_actor text, p_reason text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_decided jsonb;
+BEGIN
+  PERFORM 1 FROM seats WHERE event_no = o.event_no AND seat_no = ANY (p_seats) ORDER BY seat_no FOR UPDATE;
+  WITH changed AS (
+    UPDATE seats s SET state = p_state, version = s.version + 1, order_id = NULL
+    WHERE s.event_no = o.event_no AND s.seat_no = ANY (p_seats) AND s.order_id = o.order_id
+    RETURNING s.seat_no, s.version
+  ), noted AS (
+    INSERT INTO blocks (event_no, seat_no, reason, actor)
+    SELECT o.event_no, c.seat_no, p_reason, p_actor FROM changed c WHERE p_state = 'blocked')
+  SELECT coalesce(jsonb_agg(jsonb_build_object('seat', seat_no, 'version', version, 'state', p_state) ORDER BY seat_no), '[]')
+  INTO v_decided FROM changed;
+  RETURN v_decided;
+END $$;
+
+--
+-- Name: refund_settle(uuid, text, integer, jsonb, text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_settle(p_operation uuid, p_state text, p_due_ms integer, p_answer jsonb, p_detail text, p_attention text, p_new_key text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations; r refunds;
+  v_state text;
+  v_rival boolean;
+BEGIN
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  SELECT * INTO r FROM refunds WHERE refund_id = m.refund_id;
+  v_rival := EXISTS (SELECT 1 FROM money_operations other WHERE other.refund_id = m.refund_id
+                     AND other.operation_id <> m.operation_id AND other.state <> 'refused');
+  IF m.state = 'refused' AND p_state IN ('done','waiting') AND (v_rival OR r.state = 'elsewhere') THEN
+    UPDATE money_operations SET attention = 'refunded_twice', answer = coalesce(p_answer, answer), updated_at = clock_timestamp()
+    WHERE operation_id = p_operation;
+  ELSIF m.state IN ('open','waiting','unknown') OR (m.state = 'done' AND p_state = 'refused')
+     OR (m.state = 'refused' AND p_state IN ('done','waiting')) THEN
+    UPDATE money_operations
+    SET state = p_state, answer = coalesce(p_answer, answer), attention = p_attention, claimed_until = NULL,
+        due_at = CASE WHEN p_state IN ('unknown','waiting') THEN clock_timestamp() + p_due_ms * interval '1 millisecond' END,
+        key = coalesce(p_new_key, key), first_sent_at = CASE WHEN p_new_key IS NULL THEN first_sent_at END,
+        updated_at = clock_timestamp()
+    WHERE operation_id = p_operation;
+    v_state := CASE p_state WHEN 'waiting' THEN 'pending' WHEN 'refused' THEN 'failed' ELSE p_state END;
+    UPDATE refunds SET state = v_state, detail = CASE WHEN v_state <> 'done' THEN p_detail END, updated_at = clock_timestamp()
+    WHERE refund_id = m.refund_id;
+    IF m.state <> p_state THEN
+      PERFORM order_note(o.order_id, 'refund_' || v_state, o.state, o.state,
+                         jsonb_build_object('refund', r.refund_id, 'operation', p_operation, 'detail', p_detail));
+      IF v_state IN ('done','failed') THEN
+        PERFORM order_happened(o, CASE v_state WHEN 'done' THEN 'refund.succeeded' ELSE 'refund.failed' END,
+          jsonb_build_object('refund', r.refund_id, 'amount', r.amount, 'detail', p_detail));
+      END IF;
+    END IF;
+  END IF;
+  SELECT * INTO r FROM refunds WHERE refund_id = m.refund_id;
+  RETURN jsonb_build_object('order', order_json(o), 'refund', refund_json(r),
+    'operation', (SELECT operation_json(one) FROM money_operations one WHERE one.operation_id = p_operation));
+END $$;
+
+--
+-- Name: revoked_tickets(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.revoked_tickets(p_event integer) RETURNS TABLE(ticket uuid, revoked_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT t.ticket_id, coalesce(t.revoked_at, t.changed_at)
+  FROM tickets t JOIN events e USING (event_no)
+  WHERE t.event_no = p_event AND (t.revoked_at IS NOT NULL OR (t.status = 'sold' AND e.phase = 'cancelled'))
+  ORDER BY 2, 1
+$$;
+
+--
 -- Name: seat_is_free(text, timestamp with time zone, bigint, bigint, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -2819,6 +4189,352 @@ BEGIN
 END $$;
 
 --
+-- Name: webhook_again(uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_again(p_delivery uuid, p_actor text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints; d webhook_deliveries;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  SELECT * INTO e FROM webhook_endpoints WHERE state <> 'removed'
+    AND endpoint_id = (SELECT endpoint_id FROM webhook_deliveries WHERE delivery_id = p_delivery) FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN 'unknown'; END IF;
+  SELECT * INTO d FROM webhook_deliveries WHERE delivery_id = p_delivery FOR UPDATE;
+  IF d.claimed_until > v_now THEN RETURN 'under_way'; END IF;
+  UPDATE webhook_deliveries SET state = 'due', due_at = v_now, first_attempt_at = NULL, claimed_until = NULL, updated_at = v_now
+  WHERE delivery_id = p_delivery;
+  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = e.endpoint_id;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_again', d.event_no,
+    jsonb_build_object('endpoint', e.endpoint_id, 'delivery', p_delivery));
+  RETURN CASE WHEN e.state = 'active' THEN 'owed' ELSE 'disabled' END;
+END $$;
+
+--
+-- Name: webhook_endpoint_change(uuid, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_endpoint_change(p_endpoint uuid, p_changes jsonb, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints;
+  v_now timestamptz := clock_timestamp();
+  v_state text := p_changes ->> 'state';
+BEGIN
+  SELECT * INTO e FROM webhook_endpoints WHERE endpoint_id = p_endpoint AND state <> 'removed' FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
+  UPDATE webhook_endpoints SET
+    url = coalesce(p_changes ->> 'url', e.url),
+    happenings = CASE WHEN p_changes ? 'happenings'
+      THEN ARRAY(SELECT jsonb_array_elements_text(p_changes -> 'happenings')) ELSE e.happenings END,
+    note = CASE WHEN p_changes ? 'note' THEN p_changes ->> 'note' ELSE e.note END,
+    state = coalesce(v_state, e.state),
+    disabled_why = CASE v_state WHEN 'active' THEN NULL WHEN 'disabled' THEN coalesce(e.disabled_why, 'Switched off by the organiser.')
+      ELSE e.disabled_why END,
+    disabled_at = CASE v_state WHEN 'active' THEN NULL WHEN 'disabled' THEN coalesce(e.disabled_at, v_now) ELSE e.disabled_at END,
+    failures = CASE WHEN v_state = 'active' THEN 0 ELSE e.failures END,
+    failing_since = CASE WHEN v_state = 'active' THEN NULL ELSE e.failing_since END,
+    rests_until = CASE WHEN v_state = 'active' THEN NULL ELSE e.rests_until END,
+    updated_at = v_now
+  WHERE endpoint_id = p_endpoint RETURNING * INTO e;
+  IF v_state = 'active' THEN
+    UPDATE webhook_deliveries SET due_at = v_now, first_attempt_at = NULL
+    WHERE endpoint_id = p_endpoint AND state = 'due' AND (claimed_until IS NULL OR claimed_until <= v_now);
+  ELSIF v_state = 'removed' THEN
+    UPDATE webhook_deliveries SET state = 'dropped', claimed_until = NULL, updated_at = v_now
+    WHERE endpoint_id = p_endpoint AND state = 'due';
+    DELETE FROM webhook_secrets WHERE endpoint_id = p_endpoint;
+  END IF;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_change', e.event_no,
+    jsonb_build_object('endpoint', p_endpoint) || (p_changes - 'url')
+    || CASE WHEN p_changes ? 'url' THEN jsonb_build_object('host', substring(e.url from '^[a-z]+://([^/?#]+)')) ELSE '{}' END);
+  RETURN jsonb_build_object('kind', 'changed', 'endpoint', webhook_endpoint_json(e));
+END $$;
+
+--
+-- Name: webhook_endpoints; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.webhook_endpoints (
+    endpoint_id uuid NOT NULL,
+    event_no integer,
+    url text NOT NULL,
+    happenings text[] NOT NULL,
+    note text,
+    state text DEFAULT 'active'::text NOT NULL,
+    disabled_why text,
+    disabled_at timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
+    failing_since timestamp with time zone,
+    rests_until timestamp with time zone,
+    created_by text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT webhook_endpoints_state_check CHECK ((state = ANY (ARRAY['active'::text, 'disabled'::text, 'removed'::text])))
+);
+
+--
+-- Name: webhook_endpoint_json(public.webhook_endpoints); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_endpoint_json(e public.webhook_endpoints) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('endpoint', e.endpoint_id, 'url', e.url,
+    'event', (SELECT event_id FROM events WHERE event_no = e.event_no), 'happenings', e.happenings, 'note', e.note,
+    'state', e.state, 'disabledWhy', e.disabled_why, 'disabledAt', epoch_ms(e.disabled_at), 'failures', e.failures,
+    'failingSince', epoch_ms(e.failing_since), 'restsUntil', epoch_ms(e.rests_until), 'createdBy', e.created_by,
+    'createdAt', epoch_ms(e.created_at),
+    'due', (SELECT count(*) FROM webhook_deliveries d WHERE d.endpoint_id = e.endpoint_id AND d.state = 'due'),
+    'secrets', (SELECT coalesce(jsonb_agg(jsonb_build_object('createdAt', epoch_ms(s.created_at), 'until', epoch_ms(s.until))
+                  ORDER BY s.secret_no), '[]') FROM webhook_secrets s
+                WHERE s.endpoint_id = e.endpoint_id AND (s.until IS NULL OR s.until > clock_timestamp())))
+$$;
+
+--
+-- Name: webhook_endpoint_make(uuid, integer, text, text[], text, text, integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_endpoint_make(p_endpoint uuid, p_event integer, p_url text, p_happenings text[], p_note text, p_secret text, p_most integer, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints;
+BEGIN
+  PERFORM pg_advisory_xact_lock(20261, 16);
+  IF (SELECT count(*) FROM webhook_endpoints WHERE state <> 'removed') >= p_most THEN RETURN '{"kind":"too_many"}'; END IF;
+  INSERT INTO webhook_endpoints (endpoint_id, event_no, url, happenings, note, created_by)
+  VALUES (p_endpoint, p_event, p_url, p_happenings, p_note, p_actor) RETURNING * INTO e;
+  INSERT INTO webhook_secrets (endpoint_id, secret) VALUES (p_endpoint, p_secret);
+  -- A path may hold the receiver's own secret: the log names the host alone.
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_add', p_event,
+    jsonb_build_object('endpoint', p_endpoint, 'host', substring(p_url from '^[a-z]+://([^/?#]+)'), 'happenings', p_happenings));
+  RETURN jsonb_build_object('kind', 'made', 'endpoint', webhook_endpoint_json(e));
+END $$;
+
+--
+-- Name: webhook_order(public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_order(o public.orders) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('order', o.order_id, 'state', o.state, 'reason', o.reason, 'amount', o.amount,
+    'orderFee', o.order_fee, 'currency', o.currency, 'seats', coalesce(jsonb_agg(jsonb_build_object(
+      'seat', l.seat, 'guid', s.seat_guid, 'section', s.section_id, 'row', s.row_label, 'number', s.seat_label,
+      'category', l.category, 'kind', l.kind, 'price', l.price, 'fee', l.fee, 'ticket', t.ticket_id,
+      'valid', o.state = 'paid' AND t.status = 'sold') ORDER BY l.seat), '[]'))
+  FROM jsonb_to_recordset(o.lines) AS l (seat integer, category text, kind text, price bigint, fee bigint)
+    LEFT JOIN event_seats s ON s.event_no = o.event_no AND s.seat_no = l.seat
+    LEFT JOIN LATERAL (SELECT ticket_id, status FROM tickets t
+      WHERE t.event_no = o.event_no AND t.order_id = o.order_id AND t.seat_no = l.seat
+      ORDER BY created_at DESC, (status = 'cancelled') LIMIT 1) t ON true
+$$;
+
+--
+-- Name: webhook_owe(integer, text, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_owe(p_event integer, p_what text, p_cause text, p_data jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
+  SELECT made.id, made.endpoint_id, p_event, p_what, (jsonb_build_object('id', made.id, 'type', p_what,
+      'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'event', (SELECT event_id FROM events WHERE event_no = p_event)) || p_data)::text
+  FROM (SELECT endpoint_id, CASE WHEN p_cause IS NULL THEN gen_random_uuid()
+          ELSE md5(concat_ws('/', endpoint_id, p_what, p_cause))::uuid END AS id
+        FROM webhook_wanted(p_event, p_what)) made
+  ON CONFLICT (delivery_id) DO NOTHING
+$$;
+
+--
+-- Name: webhook_refund(uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_refund(p_refund uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('refund', r.refund_id, 'state', r.state, 'amount', r.amount, 'currency', r.currency,
+    'reason', r.reason, 'eventCancelled', r.cancellation,
+    'tickets', (SELECT coalesce(jsonb_agg(t.ticket_id ORDER BY t.ticket_id), '[]') FROM refund_tickets t WHERE t.refund_id = r.refund_id))
+  FROM refunds r WHERE r.refund_id = p_refund
+$$;
+
+--
+-- Name: webhook_secret_add(uuid, text, bigint, integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_secret_add(p_endpoint uuid, p_secret text, p_keep_ms bigint, p_most integer, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  SELECT * INTO e FROM webhook_endpoints WHERE endpoint_id = p_endpoint AND state <> 'removed' FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
+  IF p_keep_ms > 0 AND (SELECT count(*) FROM webhook_secrets
+                        WHERE endpoint_id = p_endpoint AND (until IS NULL OR until > v_now)) >= p_most THEN
+    RETURN '{"kind":"too_many"}';
+  END IF;
+  UPDATE webhook_secrets SET until = least(coalesce(until, 'infinity'), v_now + p_keep_ms * interval '1 millisecond')
+  WHERE endpoint_id = p_endpoint;
+  INSERT INTO webhook_secrets (endpoint_id, secret) VALUES (p_endpoint, p_secret);
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_rotate', e.event_no,
+    jsonb_build_object('endpoint', p_endpoint, 'keepMs', p_keep_ms));
+  RETURN jsonb_build_object('kind', 'changed', 'endpoint', webhook_endpoint_json(e));
+END $$;
+
+--
+-- Name: webhook_take(integer, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_take(p_per_endpoint integer, p_failures_max integer, p_lease_ms integer) RETURNS TABLE(delivery uuid, endpoint uuid, url text, body text, attempt integer, secrets text[])
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints;
+  v_now timestamptz := clock_timestamp();
+  v_until timestamptz := clock_timestamp() + p_lease_ms * interval '1 millisecond';
+  v_free integer;
+BEGIN
+  FOR e IN
+    SELECT * FROM webhook_endpoints w
+    WHERE w.state = 'active' AND (w.rests_until IS NULL OR w.rests_until <= v_now)
+      AND EXISTS (SELECT 1 FROM webhook_deliveries d
+                  WHERE d.endpoint_id = w.endpoint_id AND d.state = 'due' AND d.due_at <= v_now)
+    ORDER BY w.endpoint_id FOR NO KEY UPDATE SKIP LOCKED
+  LOOP
+    SELECT CASE WHEN e.failures >= p_failures_max THEN 1 ELSE p_per_endpoint END - count(*) INTO v_free
+    FROM webhook_deliveries d WHERE d.endpoint_id = e.endpoint_id AND d.claimed_until > v_now;
+    CONTINUE WHEN v_free <= 0;
+    RETURN QUERY
+    WITH due AS (
+      SELECT d.delivery_id FROM webhook_deliveries d
+      WHERE d.endpoint_id = e.endpoint_id AND d.state = 'due' AND d.due_at <= v_now
+      ORDER BY d.due_at LIMIT v_free FOR UPDATE SKIP LOCKED
+    ), claimed AS (
+      UPDATE webhook_deliveries d
+      SET attempts = d.attempts + 1, claimed_until = v_until, due_at = v_until,
+          first_attempt_at = coalesce(d.first_attempt_at, v_now), updated_at = v_now
+      FROM due WHERE d.delivery_id = due.delivery_id
+      RETURNING d.delivery_id, d.body, d.attempts
+    ), noted AS (
+      INSERT INTO webhook_attempts (delivery_id, attempt, at) SELECT c.delivery_id, c.attempts, v_now FROM claimed c
+    )
+    SELECT c.delivery_id, e.endpoint_id, e.url, c.body, c.attempts,
+      ARRAY(SELECT s.secret FROM webhook_secrets s
+            WHERE s.endpoint_id = e.endpoint_id AND (s.until IS NULL OR s.until > v_now) ORDER BY s.secret_no DESC)
+    FROM claimed c;
+  END LOOP;
+END $$;
+
+--
+-- Name: webhook_tidy(integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_tidy(p_keep_days integer, p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  DELETE FROM webhook_deliveries WHERE delivery_id IN (
+    SELECT delivery_id FROM webhook_deliveries WHERE created_at < clock_timestamp() - make_interval(days => p_keep_days)
+    ORDER BY created_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  DELETE FROM webhook_secrets WHERE until < clock_timestamp() - interval '1 day';
+  RETURN v_count;
+END $$;
+
+--
+-- Name: webhook_trial(uuid, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_trial(p_endpoint uuid, p_delivery uuid, p_actor text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  e webhook_endpoints;
+BEGIN
+  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = p_endpoint AND state = 'active' RETURNING * INTO e;
+  IF NOT FOUND THEN RETURN false; END IF;
+  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
+  VALUES (p_delivery, p_endpoint, e.event_no, 'webhook.trial', jsonb_build_object('id', p_delivery, 'type', 'webhook.trial',
+    'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    'event', (SELECT event_id FROM events WHERE event_no = e.event_no))::text);
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_trial', e.event_no,
+    jsonb_build_object('endpoint', p_endpoint, 'delivery', p_delivery));
+  RETURN true;
+END $$;
+
+--
+-- Name: webhook_wanted(integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_wanted(p_event integer, p_what text) RETURNS SETOF public.webhook_endpoints
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT * FROM webhook_endpoints
+  WHERE state <> 'removed' AND (event_no IS NULL OR event_no = p_event) AND p_what = ANY (happenings)
+$$;
+
+--
+-- Name: webhook_went(uuid, integer, integer, text, integer, integer, integer, integer, integer, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.webhook_went(p_delivery uuid, p_attempt integer, p_status integer, p_error text, p_duration_ms integer, p_gap_ms integer, p_failures_max integer, p_rest_ms integer, p_rest_max_ms integer, p_give_up_ms bigint) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  d webhook_deliveries; e webhook_endpoints;
+  v_now timestamptz := clock_timestamp();
+  v_give_up interval := p_give_up_ms * interval '1 millisecond';
+  v_why text;
+BEGIN
+  SELECT * INTO e FROM webhook_endpoints
+  WHERE endpoint_id = (SELECT endpoint_id FROM webhook_deliveries WHERE delivery_id = p_delivery) FOR NO KEY UPDATE;
+  SELECT * INTO d FROM webhook_deliveries WHERE delivery_id = p_delivery FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'gone'; END IF;
+  UPDATE webhook_attempts SET status = p_status, error = p_error, duration_ms = p_duration_ms
+  WHERE delivery_id = p_delivery AND attempt = p_attempt;
+  IF p_error IS NULL THEN
+    UPDATE webhook_deliveries SET state = 'delivered', claimed_until = NULL, updated_at = v_now
+    WHERE delivery_id = p_delivery AND state <> 'delivered';
+    IF e.failures > 0 THEN
+      UPDATE webhook_endpoints SET failures = 0, failing_since = NULL, rests_until = NULL WHERE endpoint_id = e.endpoint_id;
+    END IF;
+    RETURN 'delivered';
+  END IF;
+  -- Of an attempt whose claim lapsed, the later one decides.
+  IF d.state <> 'due' OR d.attempts <> p_attempt THEN RETURN d.state; END IF;
+  UPDATE webhook_deliveries
+  SET state = CASE WHEN d.first_attempt_at + v_give_up <= v_now THEN 'failed' ELSE 'due' END,
+      due_at = v_now + p_gap_ms * interval '1 millisecond', claimed_until = NULL, updated_at = v_now
+  WHERE delivery_id = p_delivery RETURNING * INTO d;
+  UPDATE webhook_endpoints
+  SET failures = failures + 1, failing_since = coalesce(failing_since, v_now),
+      rests_until = CASE WHEN failures + 1 >= p_failures_max THEN v_now + interval '1 millisecond'
+        * least(p_rest_max_ms, p_rest_ms * 2 ^ least(failures + 1 - p_failures_max, 20)) END
+  WHERE endpoint_id = e.endpoint_id RETURNING * INTO e;
+  v_why := CASE
+    WHEN p_status = 410 THEN 'The receiver answered 410: it is gone for good.'
+    WHEN e.failing_since + v_give_up <= v_now THEN format('Nothing was taken since %s UTC; the last attempt: %s',
+      to_char(e.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), p_error) END;
+  IF v_why IS NOT NULL AND e.state = 'active' THEN
+    UPDATE webhook_endpoints SET state = 'disabled', disabled_why = v_why, disabled_at = v_now, updated_at = v_now
+    WHERE endpoint_id = e.endpoint_id;
+    INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('worker', 'webhook_disabled', e.event_no,
+      jsonb_build_object('endpoint', e.endpoint_id, 'why', v_why));
+  END IF;
+  RETURN d.state;
+END $$;
+
+--
 -- Name: audit_log; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2857,6 +4573,49 @@ CREATE TABLE public.blocks (
 );
 
 --
+-- Name: confirmations; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.confirmations (
+    code_hash text NOT NULL,
+    act text NOT NULL,
+    event_no integer NOT NULL,
+    request text NOT NULL,
+    actor text NOT NULL,
+    shown jsonb NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone
+);
+
+--
+-- Name: cooldowns; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.cooldowns (
+    event_no integer NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    unpaid integer NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    until timestamp with time zone,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT cooldowns_kind_check CHECK ((kind = ANY (ARRAY['visitor'::text, 'account'::text])))
+);
+
+--
+-- Name: entries; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.entries (
+    event_no integer NOT NULL,
+    ticket_id uuid NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    gate text,
+    scan text,
+    actor text NOT NULL
+);
+
+--
 -- Name: event_seats; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2869,33 +4628,6 @@ CREATE TABLE public.event_seats (
     seat_label text NOT NULL,
     category text NOT NULL,
     removed boolean DEFAULT false NOT NULL
-);
-
---
--- Name: events; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.events (
-    event_no integer NOT NULL,
-    event_id text NOT NULL,
-    name text NOT NULL,
-    plan_id text NOT NULL,
-    currency character(3) NOT NULL,
-    performance_at timestamp with time zone,
-    on_sale_at timestamp with time zone,
-    sale_ends_at timestamp with time zone,
-    prices jsonb NOT NULL,
-    settings jsonb NOT NULL,
-    phase text DEFAULT 'draft'::text NOT NULL,
-    version integer DEFAULT 1 NOT NULL,
-    message text,
-    rate_ceiling double precision,
-    layout_hash text,
-    seat_count integer DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    published_at timestamp with time zone,
-    CONSTRAINT events_event_id_check CHECK ((event_id ~ '^[a-z0-9][a-z0-9-]{0,39}$'::text)),
-    CONSTRAINT events_phase_check CHECK ((phase = ANY (ARRAY['draft'::text, 'scheduled'::text, 'pre_queue'::text, 'open'::text, 'paused'::text, 'sold_out'::text, 'closed'::text, 'cancelled'::text])))
 );
 
 --
@@ -2935,6 +4667,19 @@ CREATE SEQUENCE public.grant_numbers
     CACHE 1;
 
 --
+-- Name: hold_ends; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE UNLOGGED TABLE public.hold_ends (
+    event_no integer NOT NULL,
+    hold_id uuid NOT NULL,
+    visitor text NOT NULL,
+    account text,
+    granted_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL
+);
+
+--
 -- Name: installation; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2942,6 +4687,40 @@ CREATE TABLE public.installation (
     id text NOT NULL,
     only_row boolean DEFAULT true NOT NULL,
     CONSTRAINT installation_only_row_check CHECK (only_row)
+);
+
+--
+-- Name: job_outbox; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_outbox (
+    job_no bigint NOT NULL,
+    task text NOT NULL,
+    payload jsonb NOT NULL,
+    key text,
+    enqueued_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+--
+-- Name: job_outbox_job_no_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.job_outbox ALTER COLUMN job_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.job_outbox_job_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: job_workers; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.job_workers (
+    worker text NOT NULL,
+    until timestamp with time zone NOT NULL
 );
 
 --
@@ -2976,6 +4755,50 @@ CREATE TABLE public.limit_counts (
     seats integer NOT NULL,
     CONSTRAINT limit_counts_kind_check CHECK ((kind = ANY (ARRAY['account'::text, 'instrument'::text]))),
     CONSTRAINT limit_counts_seats_check CHECK ((seats >= 0))
+);
+
+--
+-- Name: mailbox; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.mailbox (
+    message_id text NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    copies integer DEFAULT 1 NOT NULL,
+    sender text NOT NULL,
+    recipient text NOT NULL,
+    subject text NOT NULL,
+    body_text text NOT NULL,
+    body_html text NOT NULL
+);
+
+--
+-- Name: mailbox_attachments; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.mailbox_attachments (
+    message_id text NOT NULL,
+    "position" integer NOT NULL,
+    filename text NOT NULL,
+    mime_type text NOT NULL,
+    bytes bytea NOT NULL
+);
+
+--
+-- Name: mails; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.mails (
+    mail_id uuid NOT NULL,
+    order_id uuid NOT NULL,
+    what text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    state text DEFAULT 'due'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT mails_state_check CHECK ((state = ANY (ARRAY['due'::text, 'sent'::text, 'refused'::text, 'not_needed'::text])))
 );
 
 --
@@ -3064,7 +4887,12 @@ CREATE TABLE public.provider_events (
     type text NOT NULL,
     object text,
     received_at timestamp with time zone DEFAULT now() NOT NULL,
-    processed_at timestamp with time zone
+    processed_at timestamp with time zone,
+    due_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    claimed_by text,
+    claimed_until timestamp with time zone,
+    note text
 );
 
 --
@@ -3144,6 +4972,57 @@ CREATE UNLOGGED TABLE public.queue_recent (
 );
 
 --
+-- Name: reconcile_findings; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.reconcile_findings (
+    finding_id bigint NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    order_id uuid,
+    object text,
+    says text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    first_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by text,
+    note text
+);
+
+--
+-- Name: reconcile_findings_finding_id_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.reconcile_findings ALTER COLUMN finding_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.reconcile_findings_finding_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: reconcile_seen; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE UNLOGGED TABLE public.reconcile_seen (
+    run_id uuid NOT NULL,
+    object text NOT NULL
+);
+
+--
+-- Name: refund_tickets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.refund_tickets (
+    event_no integer NOT NULL,
+    ticket_id uuid NOT NULL,
+    refund_id uuid NOT NULL
+);
+
+--
 -- Name: schema_migrations; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -3187,9 +5066,82 @@ CREATE TABLE public.tickets (
     kind text DEFAULT 'full'::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    revoked_at timestamp with time zone,
     CONSTRAINT tickets_status_check CHECK ((status = ANY (ARRAY['reserved'::text, 'sold'::text, 'cancelled'::text])))
 )
 PARTITION BY LIST (event_no);
+
+--
+-- Name: webhook_attempts; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.webhook_attempts (
+    delivery_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    status integer,
+    error text,
+    duration_ms integer
+);
+
+--
+-- Name: webhook_deliveries; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.webhook_deliveries (
+    delivery_id uuid NOT NULL,
+    endpoint_id uuid NOT NULL,
+    event_no integer,
+    what text NOT NULL,
+    body text NOT NULL,
+    state text DEFAULT 'due'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    claimed_until timestamp with time zone,
+    first_attempt_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT webhook_deliveries_state_check CHECK ((state = ANY (ARRAY['due'::text, 'delivered'::text, 'failed'::text, 'dropped'::text])))
+);
+
+--
+-- Name: webhook_secrets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.webhook_secrets (
+    secret_no bigint NOT NULL,
+    endpoint_id uuid NOT NULL,
+    secret text NOT NULL,
+    until timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+--
+-- Name: webhook_secrets_secret_no_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.webhook_secrets ALTER COLUMN secret_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.webhook_secrets_secret_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+--
+-- Name: access_codes access_codes_event_no_code_key; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.access_codes
+    ADD CONSTRAINT access_codes_event_no_code_key UNIQUE (event_no, code);
+
+--
+-- Name: access_codes access_codes_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.access_codes
+    ADD CONSTRAINT access_codes_pkey PRIMARY KEY (code_id);
 
 --
 -- Name: admissions admissions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -3211,6 +5163,34 @@ ALTER TABLE ONLY public.audit_log
 
 ALTER TABLE ONLY public.blocks
     ADD CONSTRAINT blocks_pkey PRIMARY KEY (event_no, seat_no);
+
+--
+-- Name: confirmations confirmations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.confirmations
+    ADD CONSTRAINT confirmations_pkey PRIMARY KEY (code_hash);
+
+--
+-- Name: cooldowns cooldowns_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.cooldowns
+    ADD CONSTRAINT cooldowns_pkey PRIMARY KEY (event_no, kind, subject);
+
+--
+-- Name: entries entries_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.entries
+    ADD CONSTRAINT entries_pkey PRIMARY KEY (event_no, ticket_id);
+
+--
+-- Name: event_cancellations event_cancellations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.event_cancellations
+    ADD CONSTRAINT event_cancellations_pkey PRIMARY KEY (event_no);
 
 --
 -- Name: event_partitions event_partitions_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -3255,6 +5235,13 @@ ALTER TABLE ONLY public.frontier_moves
     ADD CONSTRAINT frontier_moves_pkey PRIMARY KEY (event_no, shard, frontier);
 
 --
+-- Name: hold_ends hold_ends_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.hold_ends
+    ADD CONSTRAINT hold_ends_pkey PRIMARY KEY (hold_id, event_no);
+
+--
 -- Name: holds holds_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -3267,6 +5254,20 @@ ALTER TABLE ONLY public.holds
 
 ALTER TABLE ONLY public.installation
     ADD CONSTRAINT installation_pkey PRIMARY KEY (only_row);
+
+--
+-- Name: job_outbox job_outbox_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_outbox
+    ADD CONSTRAINT job_outbox_pkey PRIMARY KEY (job_no);
+
+--
+-- Name: job_workers job_workers_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.job_workers
+    ADD CONSTRAINT job_workers_pkey PRIMARY KEY (worker);
 
 --
 -- Name: layouts layouts_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -3283,11 +5284,39 @@ ALTER TABLE ONLY public.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (event_no);
 
 --
+-- Name: limit_allowances limit_allowances_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.limit_allowances
+    ADD CONSTRAINT limit_allowances_pkey PRIMARY KEY (allowance_id);
+
+--
 -- Name: limit_counts limit_counts_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
 ALTER TABLE ONLY public.limit_counts
     ADD CONSTRAINT limit_counts_pkey PRIMARY KEY (event_no, kind, subject);
+
+--
+-- Name: mailbox_attachments mailbox_attachments_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mailbox_attachments
+    ADD CONSTRAINT mailbox_attachments_pkey PRIMARY KEY (message_id, "position");
+
+--
+-- Name: mailbox mailbox_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mailbox
+    ADD CONSTRAINT mailbox_pkey PRIMARY KEY (message_id);
+
+--
+-- Name: mails mails_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mails
+    ADD CONSTRAINT mails_pkey PRIMARY KEY (mail_id);
 
 --
 -- Name: money_operations money_operations_end_key_key; Type: CONSTRAINT; Schema: public; Owner: -
@@ -3430,6 +5459,41 @@ ALTER TABLE ONLY public.queue_recent
     ADD CONSTRAINT queue_recent_pkey PRIMARY KEY (event_no, visitor);
 
 --
+-- Name: reconcile_findings reconcile_findings_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.reconcile_findings
+    ADD CONSTRAINT reconcile_findings_pkey PRIMARY KEY (finding_id);
+
+--
+-- Name: reconcile_runs reconcile_runs_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.reconcile_runs
+    ADD CONSTRAINT reconcile_runs_pkey PRIMARY KEY (run_id);
+
+--
+-- Name: reconcile_seen reconcile_seen_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.reconcile_seen
+    ADD CONSTRAINT reconcile_seen_pkey PRIMARY KEY (run_id, object);
+
+--
+-- Name: refund_tickets refund_tickets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refund_tickets
+    ADD CONSTRAINT refund_tickets_pkey PRIMARY KEY (event_no, ticket_id);
+
+--
+-- Name: refunds refunds_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refunds
+    ADD CONSTRAINT refunds_pkey PRIMARY KEY (refund_id);
+
+--
 -- Name: schema_migrations schema_migrations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -3451,10 +5515,62 @@ ALTER TABLE ONLY public.tickets
     ADD CONSTRAINT tickets_pkey PRIMARY KEY (event_no, ticket_id);
 
 --
+-- Name: webhook_attempts webhook_attempts_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_attempts
+    ADD CONSTRAINT webhook_attempts_pkey PRIMARY KEY (delivery_id, attempt);
+
+--
+-- Name: webhook_deliveries webhook_deliveries_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (delivery_id);
+
+--
+-- Name: webhook_endpoints webhook_endpoints_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_endpoints
+    ADD CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (endpoint_id);
+
+--
+-- Name: webhook_secrets webhook_secrets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_secrets
+    ADD CONSTRAINT webhook_secrets_pkey PRIMARY KEY (secret_no);
+
+--
+-- Name: access_codes_batch; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX access_codes_batch ON public.access_codes USING btree (event_no, batch);
+
+--
+-- Name: cooldowns_changed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX cooldowns_changed ON public.cooldowns USING btree (changed_at);
+
+--
+-- Name: cooldowns_last; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX cooldowns_last ON public.cooldowns USING btree (last_at);
+
+--
 -- Name: frontier_moves_at; Type: INDEX; Schema: public; Owner: -
 --
 
 CREATE INDEX frontier_moves_at ON public.frontier_moves USING btree (event_no, shard, at);
+
+--
+-- Name: hold_ends_due; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX hold_ends_due ON public.hold_ends USING btree (ends_at);
 
 --
 -- Name: holds_due; Type: INDEX; Schema: public; Owner: -
@@ -3475,6 +5591,36 @@ CREATE INDEX holds_holder ON ONLY public.holds USING btree (holder);
 CREATE INDEX holds_visitor ON ONLY public.holds USING btree (visitor);
 
 --
+-- Name: limit_allowances_account; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX limit_allowances_account ON public.limit_allowances USING btree (event_no, account) WHERE (ended_at IS NULL);
+
+--
+-- Name: limit_allowances_visitor; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX limit_allowances_visitor ON public.limit_allowances USING btree (event_no, visitor) WHERE (ended_at IS NULL);
+
+--
+-- Name: mailbox_newest; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX mailbox_newest ON public.mailbox USING btree (at DESC);
+
+--
+-- Name: mails_attention; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX mails_attention ON public.mails USING btree (updated_at) WHERE ((state = 'refused'::text) OR ((state = 'due'::text) AND (last_error IS NOT NULL)));
+
+--
+-- Name: mails_order; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX mails_order ON public.mails USING btree (order_id);
+
+--
 -- Name: money_attention; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -3493,16 +5639,34 @@ CREATE UNIQUE INDEX money_client_key ON public.money_operations USING btree (ord
 CREATE INDEX money_due ON public.money_operations USING btree (due_at) WHERE (due_at IS NOT NULL);
 
 --
+-- Name: money_object; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX money_object ON public.money_operations USING btree (provider_object) WHERE (provider_object IS NOT NULL);
+
+--
 -- Name: money_one_authorisation; Type: INDEX; Schema: public; Owner: -
 --
 
 CREATE UNIQUE INDEX money_one_authorisation ON public.money_operations USING btree (order_id) WHERE ((kind = 'authorise'::text) AND (state <> ALL (ARRAY['refused'::text, 'voided'::text])));
 
 --
+-- Name: money_one_refund; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX money_one_refund ON public.money_operations USING btree (refund_id) WHERE ((refund_id IS NOT NULL) AND (state <> 'refused'::text));
+
+--
 -- Name: money_one_under_way; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE UNIQUE INDEX money_one_under_way ON public.money_operations USING btree (order_id) WHERE (state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text]));
+CREATE UNIQUE INDEX money_one_under_way ON public.money_operations USING btree (order_id) WHERE ((state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text])) AND (kind <> 'refund'::text));
+
+--
+-- Name: money_operations_opened; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX money_operations_opened ON public.money_operations USING btree (created_at, operation_id) WHERE (kind = 'open'::text);
 
 --
 -- Name: money_order; Type: INDEX; Schema: public; Owner: -
@@ -3517,6 +5681,12 @@ CREATE INDEX money_order ON public.money_operations USING btree (order_id, creat
 CREATE INDEX order_history_order ON public.order_history USING btree (order_id, at);
 
 --
+-- Name: orders_access_code; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX orders_access_code ON public.orders USING btree (access_code) WHERE (access_code IS NOT NULL);
+
+--
 -- Name: orders_deadline; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -3527,6 +5697,12 @@ CREATE INDEX orders_deadline ON public.orders USING btree (payment_deadline) WHE
 --
 
 CREATE INDEX orders_event ON public.orders USING btree (event_no, created_at);
+
+--
+-- Name: orders_former_hold; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX orders_former_hold ON public.orders USING btree (former_hold_id) WHERE (former_hold_id IS NOT NULL);
 
 --
 -- Name: orders_open_account; Type: INDEX; Schema: public; Owner: -
@@ -3547,16 +5723,76 @@ CREATE UNIQUE INDEX orders_open_visitor ON public.orders USING btree (event_no, 
 CREATE INDEX passes_expiry ON public.passes USING btree (event_no, expires_at);
 
 --
--- Name: provider_events_open; Type: INDEX; Schema: public; Owner: -
+-- Name: provider_events_due; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE INDEX provider_events_open ON public.provider_events USING btree (received_at) WHERE (processed_at IS NULL);
+CREATE INDEX provider_events_due ON public.provider_events USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+--
+-- Name: provider_events_object; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX provider_events_object ON public.provider_events USING btree (object) WHERE (due_at IS NOT NULL);
+
+--
+-- Name: provider_events_unknown; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX provider_events_unknown ON public.provider_events USING btree (received_at) WHERE (note = 'unknown_object'::text);
 
 --
 -- Name: queue_recent_age; Type: INDEX; Schema: public; Owner: -
 --
 
 CREATE INDEX queue_recent_age ON public.queue_recent USING btree (event_no, issued_at);
+
+--
+-- Name: reconcile_findings_open; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX reconcile_findings_open ON public.reconcile_findings USING btree (kind, subject) WHERE (settled_at IS NULL);
+
+--
+-- Name: reconcile_findings_settled; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX reconcile_findings_settled ON public.reconcile_findings USING btree (settled_at) WHERE (settled_at IS NOT NULL);
+
+--
+-- Name: reconcile_findings_subject; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX reconcile_findings_subject ON public.reconcile_findings USING btree (subject);
+
+--
+-- Name: reconcile_runs_started; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX reconcile_runs_started ON public.reconcile_runs USING btree (started_at);
+
+--
+-- Name: refund_tickets_refund; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refund_tickets_refund ON public.refund_tickets USING btree (refund_id);
+
+--
+-- Name: refunds_event; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refunds_event ON public.refunds USING btree (event_no, state);
+
+--
+-- Name: refunds_order; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refunds_order ON public.refunds USING btree (order_id, created_at);
+
+--
+-- Name: refunds_request; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE UNIQUE INDEX refunds_request ON public.refunds USING btree (order_id, request_key) WHERE (request_key IS NOT NULL);
 
 --
 -- Name: tickets_one_owner; Type: INDEX; Schema: public; Owner: -
@@ -3571,10 +5807,59 @@ CREATE UNIQUE INDEX tickets_one_owner ON ONLY public.tickets USING btree (event_
 CREATE INDEX tickets_order ON ONLY public.tickets USING btree (order_id);
 
 --
+-- Name: webhook_deliveries_age; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_age ON public.webhook_deliveries USING btree (created_at);
+
+--
+-- Name: webhook_deliveries_claimed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_claimed ON public.webhook_deliveries USING btree (endpoint_id, claimed_until) WHERE (claimed_until IS NOT NULL);
+
+--
+-- Name: webhook_deliveries_due; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_due ON public.webhook_deliveries USING btree (endpoint_id, due_at) WHERE (state = 'due'::text);
+
+--
+-- Name: webhook_deliveries_log; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_log ON public.webhook_deliveries USING btree (endpoint_id, created_at DESC);
+
+--
+-- Name: webhook_secrets_endpoint; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX webhook_secrets_endpoint ON public.webhook_secrets USING btree (endpoint_id);
+
+--
+-- Name: events events_phase_happened; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER events_phase_happened AFTER UPDATE OF phase ON public.events FOR EACH ROW WHEN ((old.phase IS DISTINCT FROM new.phase)) EXECUTE FUNCTION public.event_phase_happened();
+
+--
+-- Name: orders orders_access_code; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER orders_access_code AFTER UPDATE OF state, access_code ON public.orders FOR EACH ROW WHEN ((new.access_code IS NOT NULL)) EXECUTE FUNCTION public.order_code_follows();
+
+--
 -- Name: queue_counters queue_shards_make; Type: TRIGGER; Schema: public; Owner: -
 --
 
 CREATE TRIGGER queue_shards_make AFTER INSERT ON public.queue_counters FOR EACH ROW WHEN ((new.shard = 0)) EXECUTE FUNCTION public.queue_shards_make();
+
+--
+-- Name: access_codes access_codes_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.access_codes
+    ADD CONSTRAINT access_codes_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
 -- Name: admissions admissions_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
@@ -3589,6 +5874,34 @@ ALTER TABLE ONLY public.admissions
 
 ALTER TABLE ONLY public.blocks
     ADD CONSTRAINT blocks_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: confirmations confirmations_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.confirmations
+    ADD CONSTRAINT confirmations_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: cooldowns cooldowns_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.cooldowns
+    ADD CONSTRAINT cooldowns_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: entries entries_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.entries
+    ADD CONSTRAINT entries_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: event_cancellations event_cancellations_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.event_cancellations
+    ADD CONSTRAINT event_cancellations_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
 -- Name: event_partitions event_partitions_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
@@ -3619,11 +5932,39 @@ ALTER TABLE ONLY public.leases
     ADD CONSTRAINT leases_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
+-- Name: limit_allowances limit_allowances_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.limit_allowances
+    ADD CONSTRAINT limit_allowances_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: mailbox_attachments mailbox_attachments_message_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mailbox_attachments
+    ADD CONSTRAINT mailbox_attachments_message_id_fkey FOREIGN KEY (message_id) REFERENCES public.mailbox(message_id) ON DELETE CASCADE;
+
+--
+-- Name: mails mails_order_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mails
+    ADD CONSTRAINT mails_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
+
+--
 -- Name: money_operations money_operations_order_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
 --
 
 ALTER TABLE ONLY public.money_operations
     ADD CONSTRAINT money_operations_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
+
+--
+-- Name: money_operations money_operations_refund_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.money_operations
+    ADD CONSTRAINT money_operations_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES public.refunds(refund_id);
 
 --
 -- Name: orders orders_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
@@ -3659,6 +6000,48 @@ ALTER TABLE ONLY public.queue_counters
 
 ALTER TABLE ONLY public.queue_gaps
     ADD CONSTRAINT queue_gaps_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: refund_tickets refund_tickets_refund_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refund_tickets
+    ADD CONSTRAINT refund_tickets_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES public.refunds(refund_id);
+
+--
+-- Name: refunds refunds_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refunds
+    ADD CONSTRAINT refunds_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: refunds refunds_order_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.refunds
+    ADD CONSTRAINT refunds_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
+
+--
+-- Name: webhook_attempts webhook_attempts_delivery_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_attempts
+    ADD CONSTRAINT webhook_attempts_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES public.webhook_deliveries(delivery_id) ON DELETE CASCADE;
+
+--
+-- Name: webhook_endpoints webhook_endpoints_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_endpoints
+    ADD CONSTRAINT webhook_endpoints_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
+-- Name: webhook_secrets webhook_secrets_endpoint_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.webhook_secrets
+    ADD CONSTRAINT webhook_secrets_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES public.webhook_endpoints(endpoint_id);
 
 --
 -- PostgreSQL database dump complete
