@@ -104,10 +104,12 @@ export function hashOf(places, folder = root) {
 
 /** Of each kind: a program that runs may still load a part of its own. */
 const buildsKept = 5;
+/** A compiler is done within seconds. */
+const leftAfterMs = 600_000;
 
 /**
  * The folder of the program (or of the tests with it) compiled from the sources as they are; compiled now if it is not there.
- * Compiled it starts in a third of the time. Null where nothing can be written: the sources are run as they are.
+ * Compiled it starts without a loader. Null where nothing can be written: the sources are run as they are.
  */
 export async function ensureCompiled(kind, sources) {
   const builds = path.join(root, 'dist', kind);
@@ -142,8 +144,14 @@ export async function ensureCompiled(kind, sources) {
 }
 
 function removeOldBuilds(builds) {
-  const byAge = fs
-    .readdirSync(builds)
+  const all = fs.readdirSync(builds);
+  const isOld = (folder) =>
+    Date.now() - fs.statSync(folder, { throwIfNoEntry: false })?.mtimeMs > leftAfterMs;
+  // What a compiler left that was killed.
+  for (const folder of all.filter((name) => name.includes('.')).map((name) => path.join(builds, name))) {
+    if (isOld(folder)) fs.rmSync(folder, { recursive: true, force: true });
+  }
+  const byAge = all
     .filter((name) => !name.includes('.'))
     .map((name) => ({ folder: path.join(builds, name), made: fs.statSync(path.join(builds, name)).mtimeMs }))
     .sort((a, b) => b.made - a.made);
