@@ -167,7 +167,7 @@ async function look(address: string, link: RedisLink, clock: Clock): Promise<Red
     localTime,
     roundTripMs,
     readOnly: !primary || refused,
-    // Keys of ours never expire by themselves, so the volatile policies find none.
+    // The only keys of ours that expire are what is remembered of a join for a minute: the volatile policies cost that at most.
     evicts: policy.startsWith('allkeys-') ? policy : null,
   };
 }

@@ -159,7 +159,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       const primaries = await store.primaries();
       for (const primary of primaries) {
         const reason = unfitness(primary);
-        if (reason !== null) return { kind: 'unfit', complaint: 'unfit', reason };
+        if (reason !== null) return { kind: 'unfit', complaint: reason, reason };
       }
       if (primaries.length === 0) return { kind: 'unfit', complaint: 'none', reason: 'it has no primary' };
       // The one that stands worst: a shard's slot may be on any of them.
