@@ -194,5 +194,5 @@ test('D1: a process that sees the same loss again and again says so once', { ski
     await systemClock.sleep(50);
   }
   assert.equal((await row()).mode, 'redis', 'one witness is none');
-  assert.deepEqual(warnings, ['Redis does not issue numbers']);
+  assert.deepEqual(warnings, ['numbers come from Redis', 'Redis does not issue numbers']);
 });
