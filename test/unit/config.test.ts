@@ -94,8 +94,13 @@ test('the three Stripe keys come together, and of one kind', () => {
 });
 
 test('live keys without https, or sent elsewhere, are warned of', () => {
-  const live = { ...stripe, STRIPE_SECRET_KEY: 'sk_live_1', STRIPE_PUBLISHABLE_KEY: 'pk_live_1' };
+  const mail = { ONSALE_SMTP_URL: 'smtp://mail.example.org', ONSALE_MAIL_FROM: 'tickets@example.org' };
+  const live = { ...stripe, ...mail, STRIPE_SECRET_KEY: 'sk_live_1', STRIPE_PUBLISHABLE_KEY: 'pk_live_1' };
   assert.equal(valid(live).warnings.length, 1);
+  assert.equal(
+    valid({ ...live, ONSALE_SMTP_URL: undefined, ONSALE_MAIL_FROM: undefined }).warnings.length,
+    2,
+  );
   assert.equal(valid({ ...live, ONSALE_PUBLIC_URL: 'https://tickets.example.org' }).warnings.length, 0);
   assert.equal(valid({ ...live, STRIPE_API_BASE: 'http://127.0.0.1:9' }).warnings.length, 2);
   assert.equal(valid({ HOST: '0.0.0.0' }).warnings.length, 1);
