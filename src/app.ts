@@ -294,15 +294,20 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     arbiter,
     redisServers: settings.servers.map(({ name }) => name),
   };
-  const signedIn = createOrganiserSessions(organiserDeps).require;
+  const organisers = createOrganiserSessions(organiserDeps);
+  const signedIn = organisers.require;
   // Gates do not wait behind a plan that is being published.
-  const signedInAtGate = createOrganiserSessions({ ...organiserDeps, db }).require;
+  const gates = createOrganiserSessions({ ...organiserDeps, db });
   const server = await buildServer({ ...deps, pathMeter }, [
-    (scope) => registerOrganiser(scope, organiserDeps),
-    (scope) => registerOrganiserRefunds(scope, routes, signedIn),
-    (scope) => registerOrganiserMails(scope, organiserDeps),
-    (scope) => registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
-    (scope) => registerOrganiserEntry(scope, { db, events, publicKey: ticketKey.publicKey }, signedInAtGate),
+    organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
+    organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
+    organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),
+    organisers.guarding((scope) =>
+      registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
+    ),
+    gates.guarding((scope) =>
+      registerOrganiserEntry(scope, { db, events, publicKey: ticketKey.publicKey }, gates.require),
+    ),
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
     ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
   ]);

@@ -7,6 +7,7 @@ import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import type { Db } from '../sales/db.ts';
 import { problem } from './errors.ts';
+import type { RouteGroup } from './server.ts';
 
 export interface OrganiserAccount {
   email: string;
@@ -17,8 +18,11 @@ export interface OrganiserSessions {
   register(app: FastifyInstance): Promise<void>;
   /** The signed-in organiser's e-mail, or a 401. */
   require(request: FastifyRequest): Promise<string>;
+  /** The group's routes below /api/organiser answer nobody else, before they look at anything else of the request. */
+  guarding(group: RouteGroup): RouteGroup;
 }
 
+const whoAsks = new WeakMap<FastifyRequest, Promise<string>>();
 const cookieName = 'onsale_organiser';
 const sessionHours = 12;
 /** Refused sign-ins per address before it has to wait, and how long. */
@@ -125,7 +129,25 @@ export function createOrganiserSessions(deps: {
     );
   }
 
-  async function require(request: FastifyRequest): Promise<string> {
+  /** Once a request, however many ask. */
+  function require(request: FastifyRequest): Promise<string> {
+    const known = whoAsks.get(request) ?? find(request);
+    whoAsks.set(request, known);
+    return known;
+  }
+
+  const guarding = (group: RouteGroup): RouteGroup => {
+    return async (scope) => {
+      scope.addHook('onRequest', async (request) => {
+        const { url } = request.routeOptions;
+        const signing = url === '/api/organiser/sessions' && request.method !== 'GET';
+        if (url?.startsWith('/api/organiser/') && !signing) await require(request);
+      });
+      await group(scope);
+    };
+  };
+
+  async function find(request: FastifyRequest): Promise<string> {
     const token = tokenOf(request);
     if (!token) throw problem('sign_in_required');
     const [row] = await db.query<{ email: string }>(
@@ -138,7 +160,7 @@ export function createOrganiserSessions(deps: {
     return row.email;
   }
 
-  return { register, require };
+  return { register, require, guarding };
 }
 
 function tokenOf(request: FastifyRequest): string | undefined {

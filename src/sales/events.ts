@@ -127,7 +127,8 @@ interface EventRow {
 
 export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   const byId = createMemory<EventId, EventRecord | null>(clock);
-  const byNo = createMemory<EventNo, EventRecord | null>(clock);
+  /** An event keeps its name. */
+  const idByNo = new Map<EventNo, EventId>();
   const modesByNo = createMemory<EventNo, ModesReading>(clock);
   const houses = new Map<string, Promise<House>>();
 
@@ -152,9 +153,23 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     return await modesByNo.get(no, read, Math.max(notBefore ?? 0, clock.monotonic() - movingFreshMs));
   }
 
-  function forget(event: EventRecord): void {
-    byId.forget(event.event);
-    byNo.forget(event.eventNo);
+  const forget = (event: EventRecord): void => byId.forget(event.event);
+
+  const find = (event: EventId): Promise<EventRecord | null> =>
+    byId.get(event, async () => (await select('event_by_id', 'WHERE event_id = $1', [event]))[0] ?? null);
+
+  /** By way of the name: two memories would contradict each other for a second, to the buyer who asks now here, now there. */
+  async function findByNo(no: EventNo): Promise<EventRecord | null> {
+    const known = idByNo.get(no);
+    if (known !== undefined) return find(known);
+    const [row] = await db.query<{ event_id: EventId }>(
+      'event_id_by_no',
+      'SELECT event_id FROM events WHERE event_no = $1',
+      [no],
+    );
+    if (!row) return null;
+    idByNo.set(no, row.event_id);
+    return find(row.event_id);
   }
 
   async function house(event: EventRecord): Promise<House> {
@@ -176,10 +191,8 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   }
 
   return {
-    find: (event) =>
-      byId.get(event, async () => (await select('event_by_id', 'WHERE event_id = $1', [event]))[0] ?? null),
-    findByNo: (no) =>
-      byNo.get(no, async () => (await select('event_by_no', 'WHERE event_no = $1', [no]))[0] ?? null),
+    find,
+    findByNo,
     list: () => select('event_list', 'ORDER BY event_no', []),
     modes: async (no) => (await modesRead(no)).modes,
     modesRead,

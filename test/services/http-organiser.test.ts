@@ -57,61 +57,24 @@ describe('organiser', () => {
     const refused = await signIn(app, 'wrong password here');
     assert.equal(refused.status, 401);
     assert.equal(refused.body.code, 'sign_in_refused');
-    // Bodies that would be taken: nothing but the missing session refuses them.
-    const { body: plan } = await call('POST', '/plans', { raw: bytesOf(stadium()) });
-    const event = { name: 'x', plan: plan.plan, currency: 'EUR', prices: {} };
-    const limits = { accountSeatsMax: null, instrumentSeatsMax: null, cooldown: null };
-    const none = '0f8fad5b-d9cb-469f-a165-70867728950e';
-    const places: [method: string, path: string, body?: unknown, pattern?: string][] = [
-      ['GET', '/plans'],
-      ['POST', '/plans', stadium()],
-      ['GET', '/events'],
-      ['POST', '/events', event],
-      ['GET', '/events/x'],
-      ['POST', '/events/x/publish'],
-      ['PATCH', '/events/x/on-sale', { expectedVersion: 1 }],
-      ['POST', '/events/x/blocks', { seats: [1], reason: 'x' }],
-      ['DELETE', '/events/x/blocks', { seats: [1] }],
-      ['POST', '/events/x/plan', { plan: plan.plan }],
-      ['GET', '/events/x/limits'],
-      ['PATCH', '/events/x/limits', { replaces: limits, accountSeatsMax: 4 }],
-      ['POST', '/events/x/limits/allowances', { account: 'a@example.org', reason: 'x' }],
-      [
-        'DELETE',
-        `/events/x/limits/allowances/${none}`,
-        undefined,
-        '/events/{event}/limits/allowances/{allowance}',
-      ],
-      ['GET', '/reconcile'],
-      ['POST', '/reconcile/1/settle', { note: 'x' }, '/reconcile/{finding}/settle'],
-      ['GET', '/events/x/orders?email=a@example.org', undefined, '/events/{event}/orders'],
-      ['GET', `/orders/${none}`, undefined, '/orders/{order}'],
-      ['POST', `/orders/${none}/refunds`, { reason: 'x' }, '/orders/{order}/refunds'],
-      ['GET', '/events/x/refunds'],
-      ['POST', `/refunds/${none}/retry`, undefined, '/refunds/{refund}/retry'],
-      ['POST', `/refunds/${none}/elsewhere`, { note: 'x' }, '/refunds/{refund}/elsewhere'],
-      ['POST', '/events/x/cancellation', { reason: 'x' }],
-      ['GET', '/events/x/cancellation'],
-      ['GET', '/events/x/cancellation/orders'],
-      ['POST', '/events/x/cancellation/retry'],
-      ['GET', '/sessions'],
-    ];
-    for (const [method, path, body] of places) {
-      const answer = await call(method, path, { token: 'nobody', body });
-      assert.deepEqual([answer.status, answer.body.code], [401, 'sign_in_required'], `${method} ${path}`);
-      assert.notEqual((await call(method, path, { body })).status, 401, `${method} ${path}, signed in`);
-    }
     const { body: described } = await createTestBuyer(app.url, 'none').get('/openapi.json');
     const routes = Object.entries(described.paths as Record<string, object>).flatMap(([path, methods]) =>
       path.startsWith('/api/organiser/')
-        ? Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`)
+        ? Object.keys(methods).map((method) => ({
+            method: method.toUpperCase(),
+            path: path
+              .replace('/api/organiser', '')
+              .replaceAll(/\{\w+\}/g, '0f8fad5b-d9cb-469f-a165-70867728950e'),
+          }))
         : [],
     );
-    const tried = places.map(
-      ([method, path, , pattern]) => `${method} /api/organiser${pattern ?? path.replace('/x', '/{event}')}`,
-    );
-    const open = ['POST /api/organiser/sessions', 'DELETE /api/organiser/sessions'];
-    assert.deepEqual([...tried, ...open].sort(), routes.sort(), 'every route was tried');
+    assert.ok(routes.length > 40, `${routes.length} routes`);
+    for (const { method, path } of routes.filter(({ path }) => path !== '/sessions')) {
+      // Whatever is asked for, the missing session is what is told.
+      const answer = await call(method, path, { token: 'nobody' });
+      assert.deepEqual([answer.status, answer.body.code], [401, 'sign_in_required'], `${method} ${path}`);
+      assert.notEqual((await call(method, path)).status, 401, `${method} ${path}, signed in`);
+    }
     const second = (await signIn(app)).body.token;
     assert.equal((await call('GET', '/sessions', { token: second })).status, 200);
     assert.equal((await call('DELETE', '/sessions', { token: second })).status, 204);

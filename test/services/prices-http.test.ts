@@ -280,6 +280,17 @@ describe('kinds of buyers and access codes, over HTTP', () => {
     assert.deepEqual(row, { codes: 1, orders: 2 });
   });
 
+  test('an event is the same by its name and by its number, also in the second in which it changes', async () => {
+    const { events } = app.app;
+    const before = (await events.find('presale'))!;
+    events.forget(before);
+    const remembered = (await events.findByNo(before.eventNo))!;
+    await app.database.query(`UPDATE events SET message = 'changed' WHERE event_id = 'presale'`);
+    assert.equal((await events.find('presale'))!.message, (await events.findByNo(before.eventNo))!.message);
+    events.forget(remembered);
+    assert.equal((await events.findByNo(before.eventNo))!.message, 'changed');
+  });
+
   test('guessing codes is slowed down, by every way in', async () => {
     const guesser = await admitted('kinds');
     const answers: Answer[] = [];
