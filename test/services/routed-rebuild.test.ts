@@ -38,6 +38,8 @@ interface Stage {
     term: number,
     before?: { step: RebuildStep; meanwhile: () => Promise<void> },
   ): Promise<RebuildOutcome>;
+  /** The clock by which it judges how long granting has paused: it stands still but for what is added here. */
+  pass(ms: number): void;
   /** By the store's arbiter under the row's epoch. */
   holdInRedis(visitor: string, seats: number[]): ReturnType<RebuildableArbiter['hold']>;
 }
@@ -47,15 +49,20 @@ async function stage(seats?: number): Promise<Stage> {
   const { event } = world;
   const redis = createRedisArbiter({ store: store!, prefix: 'test', clock: systemClock });
   store!.trust(partitionTag('test', event, 0), [server!.runId]);
+  // How long it really takes is gameday's figure; on a busy machine an abort here would test nothing.
+  let passedMs = 0;
   return {
     world,
     redis,
+    pass: (ms) => {
+      passedMs += ms;
+    },
     async rebuild(term, before) {
       const stopping = before && stopsBefore(world.modes, redis, before);
       return await rebuild(
         {
           modes: stopping?.modes ?? world.modes,
-          clock: systemClock,
+          clock: { ...systemClock, monotonic: () => passedMs },
         },
         {
           at: { event, partition: 0, term },
@@ -148,6 +155,19 @@ for (const ahead of [5, 100_000]) {
     assert.ok((await world.degrade()) > outcome.epoch, 'and so is all that comes later');
   });
 }
+
+test('D1: a pause in granting that grows too long is ended: Postgres goes on with its holds', {
+  skip,
+}, async () => {
+  const { world, pass, rebuild: run } = await stage();
+  assert.equal((await world.hold('mine', [2])).kind, 'granted');
+  const meanwhile = async () => pass(60_000);
+  const outcome = await run(await world.lead(), { step: 'open', meanwhile });
+  assert.deepEqual(outcome, { kind: 'refused', step: 'open', reason: 'it takes too long' });
+  assert.equal((await world.row()).mode, 'postgres');
+  assert.deepEqual(await world.hold('other', [2]), { kind: 'taken', seats: [2] });
+  assert.equal((await world.hold('other', [3])).kind, 'granted');
+});
 
 test('S3: three thousand seats that come back while Redis is filled, one of them held at once: its hold covers it there', {
   skip,
