@@ -10,6 +10,31 @@ CREATE TABLE entries (
   PRIMARY KEY (event_no, ticket_id)
 );
 
+-- Scans beside the first use: those of gates without a network that let in a ticket which somebody came in with before or
+-- which was valid no more, and uses that were undone.
+CREATE TABLE entry_scans (
+  entry_scan_no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  event_no  integer NOT NULL REFERENCES events,
+  ticket_id uuid NOT NULL,
+  what      text NOT NULL CHECK (what IN ('double','revoked','undone')),
+  at        timestamptz NOT NULL,            -- of the scan, by the gate's clock
+  gate      text,
+  scan      text,
+  actor     text NOT NULL,
+  detail    text,                            -- why: of 'revoked' the reason, of 'undone' what was said
+  recorded_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX entry_scans_ticket ON entry_scans (event_no, ticket_id);
+
+-- Why a ticket lets nobody in; null when it does. 'unknown': no such ticket, of another copy of the database.
+CREATE FUNCTION entry_refusal(p_phase text, t tickets) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE
+    WHEN t.ticket_id IS NULL THEN 'unknown'
+    WHEN p_phase = 'cancelled' THEN 'event_cancelled'
+    WHEN t.revoked_at IS NOT NULL THEN 'refunded'
+    WHEN t.status <> 'sold' OR (SELECT state FROM orders WHERE order_id = t.order_id) <> 'paid' THEN 'not_paid' END
+$$;
+
 -- Marks the first use of a ticket whose code was found to be ours. Whether it is valid is judged before whether it was used:
 -- a refunded ticket that was used before is told as refunded. The event's lock keeps a cancelling, the ticket's row a refund,
 -- from committing in between; gates that ask at once meet at the primary key.
@@ -20,18 +45,14 @@ CREATE FUNCTION entry_check_in(p_event integer, p_ticket uuid, p_gate text, p_sc
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   t tickets; n entries;
-  v_phase text; v_order text; v_why text;
+  v_phase text; v_why text;
   v_first boolean;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
   SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR SHARE;
   IF NOT FOUND THEN RETURN '{"kind":"revoked","why":"unknown","seat":null}'; END IF;
-  SELECT state INTO v_order FROM orders WHERE order_id = t.order_id;
-  v_why := CASE
-    WHEN v_phase = 'cancelled' THEN 'event_cancelled'
-    WHEN t.revoked_at IS NOT NULL THEN 'refunded'
-    WHEN t.status <> 'sold' OR v_order <> 'paid' THEN 'not_paid' END;
+  v_why := entry_refusal(v_phase, t);
   IF v_why IS NOT NULL THEN
     RETURN jsonb_build_object('kind', 'revoked', 'why', v_why, 'seat', t.seat_no, 'ticketKind', t.kind);
   END IF;
@@ -46,10 +67,133 @@ BEGIN
     'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
 END $$;
 
--- How many came in, of how many who may.
+-- Takes back the use of a ticket that was let in by mistake: it may be used again. Who came in with it at a gate without a
+-- network meanwhile counts as its first use then, the earliest first. `p_at`: only the use of that time, so that a request that
+-- is repeated takes back no later one.
+--   'undone'       at, gate: of the use; next: of that which counts in its place, or null
+--   'not_entered'  nobody came in with it, or not then
+CREATE FUNCTION entry_undo(p_event integer, p_ticket uuid, p_at timestamptz, p_reason text, p_actor text)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  n entries; d entry_scans; v_seat integer;
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  -- The gates wait: they hold the ticket's row too.
+  SELECT seat_no INTO v_seat FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR NO KEY UPDATE;
+  DELETE FROM entries
+  WHERE event_no = p_event AND ticket_id = p_ticket AND (p_at IS NULL OR epoch_ms(at) = epoch_ms(p_at)) RETURNING * INTO n;
+  IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
+  DELETE FROM entry_scans WHERE entry_scan_no = (
+    SELECT entry_scan_no FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
+    ORDER BY at, entry_scan_no LIMIT 1) RETURNING * INTO d;
+  IF FOUND THEN
+    INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, p_ticket, d.at, d.gate, d.scan, d.actor);
+  END IF;
+  INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, detail)
+  VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor, p_reason);
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,
+    jsonb_build_object('ticket', p_ticket, 'at', n.at, 'gate', n.gate, 'by', n.actor, 'reason', p_reason));
+  RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', v_seat,
+    'next', CASE WHEN d.entry_scan_no IS NOT NULL THEN jsonb_build_object('at', epoch_ms(d.at), 'gate', d.gate) END);
+END $$;
+
+-- Takes in what gates without a network let in: [{ticket, scan, gate, at (epoch ms)}]. The earliest use of a ticket counts as
+-- its first, whichever came to know of it when; every other is a double. A ticket that was refunded only after it was scanned
+-- was rightly let in. A scan that is known already changes nothing, so the same list may be sent again. Clocks that are ahead
+-- of this one count as this one.
+-- Answers one a scan, in their order, as they stand after it: {scan, kind, at, gate, seat, repeated, why, others}:
+--   'entered', 'double'  others: the other uses of the ticket, {at, gate, actor}
+--   'revoked'            why: as in entry_check_in
+--   'undone'             it is known, and was taken back
+CREATE FUNCTION entry_upload(p_event integer, p_scans jsonb, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  s record; t tickets; n entries;
+  v_phase text; v_why text;
+  v_known text[] := '{}';
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
+  PERFORM 1 FROM tickets
+  WHERE event_no = p_event AND ticket_id IN (SELECT (one ->> 'ticket')::uuid FROM jsonb_array_elements(p_scans) one)
+  ORDER BY seat_no, ticket_id FOR NO KEY UPDATE;
+  FOR s IN
+    SELECT (one ->> 'ticket')::uuid AS ticket, one ->> 'scan' AS scan, one ->> 'gate' AS gate, no,
+           least(to_timestamp((one ->> 'at')::double precision / 1000), clock_timestamp()) AS at
+    FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no) ORDER BY no
+  LOOP
+    IF EXISTS (SELECT 1 FROM entries WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan)
+       OR EXISTS (SELECT 1 FROM entry_scans WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan) THEN
+      v_known := v_known || s.no::text;
+      CONTINUE;
+    END IF;
+    t := NULL;
+    SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = s.ticket;
+    v_why := entry_refusal(v_phase, t);
+    IF v_why = 'refunded' AND t.revoked_at > s.at THEN v_why := NULL; END IF;
+    IF v_why IS NOT NULL THEN
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, detail)
+      VALUES (p_event, s.ticket, 'revoked', s.at, s.gate, s.scan, p_actor, v_why);
+      CONTINUE;
+    END IF;
+    INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, s.ticket, s.at, s.gate, s.scan, p_actor)
+    ON CONFLICT DO NOTHING;
+    CONTINUE WHEN FOUND;
+    SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = s.ticket;
+    IF s.at < n.at THEN
+      UPDATE entries SET at = s.at, gate = s.gate, scan = s.scan, actor = p_actor
+      WHERE event_no = p_event AND ticket_id = s.ticket;
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+      VALUES (p_event, s.ticket, 'double', n.at, n.gate, n.scan, n.actor);
+    ELSE
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+      VALUES (p_event, s.ticket, 'double', s.at, s.gate, s.scan, p_actor);
+    END IF;
+  END LOOP;
+  RETURN entry_standing(p_event, p_scans, v_known);
+END $$;
+
+-- All uses of a ticket that count, the first of them and its doubles.
+CREATE FUNCTION entry_uses(p_event integer, p_ticket uuid)
+RETURNS TABLE (at timestamptz, gate text, scan text, actor text) LANGUAGE sql STABLE AS $$
+  SELECT at, gate, scan, actor FROM entries WHERE event_no = p_event AND ticket_id = p_ticket
+  UNION ALL
+  SELECT at, gate, scan, actor FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
+$$;
+
+CREATE FUNCTION entry_standing(p_event integer, p_scans jsonb, p_known text[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT coalesce(jsonb_agg(jsonb_build_object(
+    'scan', one ->> 'scan', 'ticket', one ->> 'ticket', 'repeated', no::text = ANY (p_known),
+    'kind', CASE WHEN n.scan IS NOT NULL THEN 'entered' ELSE d.what END,
+    'at', epoch_ms(coalesce(n.at, d.at)), 'gate', CASE WHEN n.scan IS NOT NULL THEN n.gate ELSE d.gate END,
+    'seat', t.seat_no, 'why', CASE WHEN d.what = 'revoked' THEN d.detail END,
+    'others', CASE WHEN n.scan IS NOT NULL OR d.what = 'double' THEN (
+      SELECT coalesce(jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at), '[]')
+      FROM entry_uses(p_event, (one ->> 'ticket')::uuid) u WHERE u.scan IS DISTINCT FROM one ->> 'scan') END) ORDER BY no), '[]')
+  FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no)
+  LEFT JOIN tickets t ON t.event_no = p_event AND t.ticket_id = (one ->> 'ticket')::uuid
+  LEFT JOIN entries n ON n.event_no = p_event AND n.ticket_id = (one ->> 'ticket')::uuid AND n.scan = one ->> 'scan'
+  LEFT JOIN LATERAL (
+    SELECT * FROM entry_scans e
+    WHERE e.event_no = p_event AND e.ticket_id = (one ->> 'ticket')::uuid AND e.scan = one ->> 'scan'
+    ORDER BY entry_scan_no DESC LIMIT 1) d ON true
+$$;
+
+-- Tickets that more than one came in with, the newest first: [{ticket, seat, uses: [{at, gate, actor}]}].
+CREATE FUNCTION entry_doubles(p_event integer, p_limit integer) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT coalesce(jsonb_agg(jsonb_build_object('ticket', d.ticket_id, 'seat', t.seat_no, 'uses', (
+      SELECT jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at)
+      FROM entry_uses(p_event, d.ticket_id) u)) ORDER BY d.no DESC), '[]')
+  FROM (SELECT ticket_id, max(entry_scan_no) AS no FROM entry_scans WHERE event_no = p_event AND what = 'double'
+        GROUP BY ticket_id ORDER BY no DESC LIMIT p_limit) d
+  LEFT JOIN tickets t ON t.event_no = p_event AND t.ticket_id = d.ticket_id
+$$;
+
+-- How many came in, of how many who may; `doubles` and `revoked`: let in at gates without a network that knew no better.
 CREATE FUNCTION entry_counts(p_event integer) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object(
     'entered', (SELECT count(*) FROM entries WHERE event_no = p_event),
+    'doubles', (SELECT count(*) FROM entry_scans WHERE event_no = p_event AND what = 'double'),
+    'revoked', (SELECT count(*) FROM entry_scans WHERE event_no = p_event AND what = 'revoked'),
     'tickets', (SELECT count(*) FROM tickets t JOIN orders o USING (order_id)
                 WHERE t.event_no = p_event AND t.status = 'sold' AND o.state = 'paid'),
     'gates', (SELECT coalesce(jsonb_agg(jsonb_build_object('gate', gate, 'entered', n, 'lastAt', epoch_ms(last)) ORDER BY gate), '[]')

@@ -3,13 +3,27 @@ import fs from 'node:fs';
 import type { Command } from 'commander';
 import { type GateList, gateListOf, readGateList } from '../fulfilment/gate-list.ts';
 import {
+  readWrittenScans,
+  type ScanOutcome,
+  takeScans,
+  type WrittenScan,
+} from '../fulfilment/offline-scans.ts';
+import {
   readTicketPublicKey,
   type TicketCodeRead,
   ticketKeyFiles,
   verifyTicketCode,
 } from '../fulfilment/ticket-code.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { type CheckInOutcome, checkIn, entryBounds, recordTime } from '../sales/entry.ts';
+import type { Db } from '../sales/db.ts';
+import {
+  type CheckInOutcome,
+  checkIn,
+  entryBounds,
+  recordTime,
+  undoEntry,
+  uploadScans,
+} from '../sales/entry.ts';
 import { revokedTickets } from '../sales/refunds.ts';
 import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
 
@@ -59,6 +73,35 @@ export function registerTicketCommands(program: Command, context: TicketContext)
     .action((code: string, flags: { event?: string; gate?: string; json?: boolean }) =>
       checkInCommand(context, code, flags),
     );
+  registerCorrectionCommands(ticket, context);
+}
+
+function registerCorrectionCommands(ticket: Command, context: TicketContext): void {
+  ticket
+    .command('undo')
+    .description('Take back a check-in that was a mistake: the ticket may be used again. Audited.')
+    .argument('<code>', 'what the QR code shows; or the id of the ticket, with --event')
+    .requiredOption('--reason <text>', 'why; in the audit log')
+    .option('--event <event>', 'whose ticket it is')
+    .option('--json', 'print JSON')
+    .action((code: string, flags: UndoFlags) => undoCommand(context, code, flags));
+  ticket
+    .command('upload')
+    .description(
+      'Take in the scans of gates that had no network: a JSON array of {code, scan, gate, at}. The same file again changes nothing. Exit code 1 when a ticket was used twice, or one that lets nobody in.',
+    )
+    .argument('<event>', 'the id in its address')
+    .argument('<file>', 'JSON; - reads the input')
+    .option('--json', 'print JSON')
+    .action((id: string, file: string, flags: { json?: boolean }) =>
+      uploadCommand(context, id, file, flags.json ?? false),
+    );
+}
+
+interface UndoFlags {
+  reason: string;
+  event?: string;
+  json?: boolean;
 }
 
 interface VerifyFlags {
@@ -185,4 +228,94 @@ function sayOutcome(context: TicketContext, outcome: CheckInOutcome, quiet: bool
     const where = outcome.gate ? ` at ${outcome.gate}` : '';
     context.fail(`Used before: ${new Date(outcome.at).toISOString()}${where}.`);
   } else context.fail(`Revoked: ${outcome.why.replaceAll('_', ' ')}.`);
+}
+
+const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+async function undoCommand(context: TicketContext, text: string, flags: UndoFlags): Promise<void> {
+  const reason = flags.reason.trim();
+  if (reason === '' || reason.length > entryBounds.reasonLengthMax) {
+    return context.fail(`--reason takes a text of ${entryBounds.reasonLengthMax} characters at most.`);
+  }
+  const undo = async (db: Db, event: number, ticket: string): Promise<void> => {
+    const outcome = await undoEntry(db, { event, ticket, at: null, reason, actor: cliActor });
+    if (flags.json) context.print(JSON.stringify(outcome));
+    if (outcome.kind === 'not_entered') return context.fail('Nobody came in with this ticket.');
+    if (flags.json) return;
+    context.print(`Taken back: the check-in of ${useText(outcome)}.`);
+    context.print(
+      outcome.next
+        ? `Its first use is that of ${useText(outcome.next)} instead.`
+        : 'The ticket may be used again.',
+    );
+  };
+  if (uuidForm.test(text)) {
+    if (flags.event === undefined) return context.fail('The id of a ticket asks for --event.');
+    return withEvent(context, flags.event, (db, _events, record) => undo(db, record.eventNo, text));
+  }
+  const key = publicKeyOf(context);
+  if (!key) return;
+  const read = verifyTicketCode(key, text);
+  if (read.kind !== 'valid') return context.fail(refusals[read.kind]);
+  const { event, ticket } = read.code;
+  if (flags.event === undefined) return withDatabase(context, (db) => undo(db, event, ticket));
+  await withEvent(context, flags.event, async (db, _events, record) => {
+    if (record.eventNo !== event) return context.fail('This ticket is for another event.');
+    await undo(db, event, ticket);
+  });
+}
+
+async function uploadCommand(
+  context: TicketContext,
+  id: string,
+  file: string,
+  quiet: boolean,
+): Promise<void> {
+  const written = writtenScansIn(context, file);
+  const key = written && publicKeyOf(context);
+  if (!written || !key) return;
+  await withEvent(context, id, async (db, _events, { eventNo: event }) => {
+    const outcomes: ScanOutcome[] = [];
+    for (let from = 0; from < written.length; from += entryBounds.scansMax) {
+      const some = written.slice(from, from + entryBounds.scansMax);
+      outcomes.push(
+        ...(await takeScans({ publicKey: key, event }, some, (scans) =>
+          uploadScans(db, event, scans, cliActor),
+        )),
+      );
+    }
+    if (quiet) context.print(JSON.stringify(outcomes));
+    const wrong = outcomes.filter(({ kind }) => kind !== 'entered' && kind !== 'undone');
+    if (!quiet) {
+      for (const one of wrong) context.print(scanText(one));
+      const known = outcomes.filter((one) => 'repeated' in one && one.repeated).length;
+      context.print(`${outcomes.length} scans, ${known} of them known before.`);
+    }
+    if (wrong.length > 0) context.fail(`${wrong.length} scans are to be looked at.`);
+  });
+}
+
+/** Undefined: it cannot be read, and that was said. */
+function writtenScansIn(context: TicketContext, file: string): WrittenScan[] | undefined {
+  if (file !== '-' && !fs.existsSync(file)) {
+    context.fail(`There is no file ${file}.`);
+    return undefined;
+  }
+  const written = readWrittenScans(fs.readFileSync(file === '-' ? 0 : file, 'utf8'));
+  if (written) return written;
+  context.fail('This is no JSON array of {"code", "scan", "gate", "at"}, with "at" as 2026-12-05T18:30:00Z.');
+  return undefined;
+}
+
+function scanText(one: ScanOutcome): string {
+  const where = `${useText(one)} (scan ${one.scan})`;
+  if (one.kind === 'double') {
+    return `Used twice: ${where}, and ${(one.others ?? []).map(useText).join(', ')}; ticket ${one.ticket}.`;
+  }
+  if (one.kind === 'revoked') return `Revoked (${one.why?.replaceAll('_', ' ')}): ${where}.`;
+  return one.kind === 'forged' ? `No code of ours: ${where}.` : `Of another event: ${where}.`;
+}
+
+function useText({ at, gate }: { at: number; gate: string | null }): string {
+  return `${new Date(at).toISOString()}${gate === null ? '' : ` at ${gate}`}`;
 }

@@ -5,14 +5,26 @@ import { Type } from 'typebox';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
 import { gateListOf } from '../fulfilment/gate-list.ts';
+import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
 import { type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
 import type { Db } from '../sales/db.ts';
-import { type CheckInOutcome, checkIn, entryBounds, entryCounts, recordTime } from '../sales/entry.ts';
-import type { Events } from '../sales/events.ts';
+import {
+  type CheckInOutcome,
+  checkIn,
+  type EntryUse,
+  entryBounds,
+  entryCounts,
+  entryDoubles,
+  recordTime,
+  undoEntry,
+  uploadScans,
+} from '../sales/entry.ts';
+import { type Events, isEventTime } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { revokedTickets } from '../sales/refunds.ts';
 import { iso } from './answers.ts';
 import { problem } from './errors.ts';
+import { uuidPattern } from './schemas.ts';
 
 export interface OrganiserEntryDeps {
   db: Db;
@@ -25,6 +37,8 @@ const tags = ['organiser'];
 const codeLengthMax = 1_000;
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 
+const Gate = Type.String({ minLength: 1, maxLength: entryBounds.gateLengthMax });
+
 const CheckInBody = Type.Object(
   {
     code: Type.String({ maxLength: codeLengthMax, description: 'What the QR code shows.' }),
@@ -35,7 +49,7 @@ const CheckInBody = Type.Object(
           'What is entered here. A gate always names it: without it a ticket of any event is let in.',
       }),
     ),
-    gate: Type.Optional(Type.String({ minLength: 1, maxLength: entryBounds.gateLengthMax })),
+    gate: Type.Optional(Gate),
     scan: Type.Optional(
       Type.String({
         minLength: 1,
@@ -43,6 +57,42 @@ const CheckInBody = Type.Object(
         description:
           'A new text for each scan, the same one when the request is repeated: a repeat has the first answer again.',
       }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const instant = Type.String({ format: 'date-time', maxLength: 40 });
+
+const UndoBody = Type.Object(
+  {
+    code: Type.Optional(Type.String({ maxLength: codeLengthMax, description: 'What the QR code shows.' })),
+    ticket: Type.Optional(
+      Type.String({ pattern: uuidPattern, description: 'Instead of the code; asks for `event`.' }),
+    ),
+    event: Type.Optional(Type.String({ maxLength: 40 })),
+    at: Type.Optional({
+      ...instant,
+      description: 'Of the check-in that was the mistake: a repeat of this request undoes no later one.',
+    }),
+    reason: Type.String({ minLength: 1, maxLength: entryBounds.reasonLengthMax }),
+  },
+  { additionalProperties: false },
+);
+
+const ScansBody = Type.Object(
+  {
+    scans: Type.Array(
+      Type.Object(
+        {
+          code: Type.String({ maxLength: codeLengthMax }),
+          scan: Type.String({ minLength: 1, maxLength: entryBounds.scanLengthMax }),
+          gate: Type.Optional(Gate),
+          at: { ...instant, description: 'When it was scanned, by the gate’s clock.' },
+        },
+        { additionalProperties: false },
+      ),
+      { minItems: 1, maxItems: entryBounds.scansMax },
     ),
   },
   { additionalProperties: false },
@@ -57,7 +107,7 @@ export function registerOrganiserEntry(
   requireSession: Require,
 ): void {
   const { db, events, publicKey } = deps;
-  const app = root.withTypeProvider<TypeBoxTypeProvider>();
+  const app = withTypes(root);
 
   async function eventOf(id: string): Promise<EventRecord> {
     const event = await events.find(id);
@@ -97,18 +147,37 @@ export function registerOrganiserEntry(
 
   app.get(
     '/api/organiser/events/:event/entries',
-    { schema: { tags, security, summary: 'How many came in, by gate', params: EventParams } },
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'How many came in, by gate, and the tickets that more than one came in with',
+        description: `\`doubleUses\`: the newest ${entryBounds.scansMax}, each with all of its uses: when, where, who told of it.`,
+        params: EventParams,
+      },
+    },
     async (request) => {
       await requireSession(request);
       const event = await eventOf(request.params.event);
-      const { gates, ...counts } = await entryCounts(db, event.eventNo);
+      const [{ gates, ...counts }, doubles] = await Promise.all([
+        entryCounts(db, event.eventNo),
+        entryDoubles(db, event.eventNo),
+      ]);
+      const house = doubles.length > 0 ? await events.house(event) : null;
       return {
         event: event.event,
         ...counts,
         gates: gates.map((one) => ({ ...one, lastAt: iso(one.lastAt) })),
+        doubleUses: doubles.map(({ ticket, seat, uses }) => ({
+          ticket,
+          seat: house && seat !== null ? placeOf(house, seat) : null,
+          uses: uses.map(useView),
+        })),
       };
     },
   );
+
+  registerCorrections(app, { ...deps, eventOf }, requireSession);
 
   app.get(
     '/api/organiser/ticket-key',
@@ -140,6 +209,110 @@ export function registerOrganiserEntry(
       return gateListOf({ event, asOf, publicKey, revoked: await revokedTickets(db, event.eventNo) });
     },
   );
+}
+
+type App = ReturnType<typeof withTypes>;
+const withTypes = (root: FastifyInstance) => root.withTypeProvider<TypeBoxTypeProvider>();
+
+/** What the door learns late: a check-in that was a mistake, and scans of gates that had no network. */
+function registerCorrections(
+  app: App,
+  deps: OrganiserEntryDeps & { eventOf(id: string): Promise<EventRecord> },
+  requireSession: Require,
+): void {
+  const { db, events, publicKey, eventOf } = deps;
+
+  app.post(
+    '/api/organiser/checkin/undo',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Take back a check-in that was a mistake',
+        description:
+          'The ticket may be used again, unless somebody else came in with it at a gate without a network: `next` is that use.',
+        body: UndoBody,
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const { code, ticket: named, event: wanted, at, reason } = request.body;
+      const here = wanted === undefined ? null : await eventOf(wanted);
+      const read = code === undefined ? null : verifyTicketCode(publicKey, code);
+      if (read && read.kind !== 'valid') throw problem('not_found');
+      if (!read && (named === undefined || !here)) {
+        throw problem('invalid_request', { detail: 'Name the code, or the ticket and its event.' });
+      }
+      const its = read ? await events.findByNo(read.code.event) : here;
+      const ticket = read ? read.code.ticket : named!;
+      if (!its || (here && here.eventNo !== its.eventNo)) throw problem('not_found');
+      const time = at === undefined ? null : timeOf('/at', at);
+      const outcome = await undoEntry(db, { event: its.eventNo, ticket, at: time, reason, actor });
+      if (outcome.kind === 'not_entered') throw problem('not_found');
+      const { seat, next, gate } = outcome;
+      const house = await events.house(its);
+      return {
+        result: outcome.kind,
+        event: its.event,
+        ticket,
+        at: iso(outcome.at),
+        gate,
+        seat: seat === null ? null : placeOf(house, seat),
+        next: next && { ...next, at: iso(next.at) },
+      };
+    },
+  );
+
+  app.post(
+    '/api/organiser/events/:event/entries',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'Take in the scans of a gate that had no network',
+        description: `Up to ${entryBounds.scansMax}. One answer a scan, in their order: \`entered\` (the ticket’s first use), \`double\` (somebody came in with it before), \`revoked\` (\`why\`; it was valid no more when it was scanned), \`undone\`, \`other_event\`, \`forged\`. The earliest use of a ticket is its first; \`others\`: all its other ones. The same scans again change nothing.`,
+        params: EventParams,
+        body: ScansBody,
+      },
+    },
+    async (request) => {
+      const actor = await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const written = request.body.scans.map(({ gate = null, at, ...one }, i) => ({
+        ...one,
+        gate,
+        at: timeOf(`/scans/${i}/at`, at),
+      }));
+      const outcomes = await takeScans({ publicKey, event: event.eventNo }, written, (scans) =>
+        uploadScans(db, event.eventNo, scans, actor),
+      );
+      const house = await events.house(event);
+      return { event: event.event, scans: outcomes.map((one) => scanView(house, one)) };
+    },
+  );
+}
+
+/** Leap seconds, for one, have a well-formed text and are no instant. */
+function timeOf(field: string, text: string): number {
+  const at = Date.parse(text);
+  if (isEventTime(at)) return at;
+  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
+}
+
+const useView = (use: EntryUse) => ({ ...use, at: iso(use.at) });
+
+function scanView(house: Awaited<ReturnType<Events['house']>>, outcome: ScanOutcome) {
+  const { kind, at, ...more } = outcome;
+  if (!('ticket' in more)) return { result: kind, at: iso(at), ...more };
+  const { seat, why, others, ...rest } = more;
+  return {
+    result: kind,
+    at: iso(at),
+    ...rest,
+    seat: seat === null ? null : placeOf(house, seat),
+    ...(why && { why }),
+    ...(others && { others: others.map(useView) }),
+  };
 }
 
 function resultOf(outcome: CheckInOutcome) {

@@ -4,7 +4,14 @@ import test, { after, before } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
-import { checkIn, entryCounts } from '../../src/sales/entry.ts';
+import {
+  checkIn,
+  entryCounts,
+  entryDoubles,
+  type OfflineScan,
+  undoEntry,
+  uploadScans,
+} from '../../src/sales/entry.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import { createRefundRecord, revokedTickets } from '../../src/sales/refunds.ts';
 import { ticketsOfOrder } from '../../src/sales/tickets.ts';
@@ -122,4 +129,125 @@ test('nobody enters a cancelled event, with an unpaid ticket, or with one that i
   assert.deepEqual([await why(tickets[0]!), await why(tickets[1]!)], ['event_cancelled', 'event_cancelled']);
   const revoked = (await revokedTickets(db, event)).map(({ ticket }) => ticket);
   assert.deepEqual(revoked.sort(), [...tickets].sort());
+});
+
+const undo = (event: number, ticket: string, at: number | null = null) =>
+  undoEntry(db, { event, ticket, at, reason: 'the wrong one', actor: 'steward' });
+
+test('a check-in that was a mistake is taken back once, with its reason in the audit log; the ticket lets in again', async () => {
+  const { event, tickets } = await sold([1, 2]);
+  const [ticket] = tickets as [string];
+  assert.equal((await undo(event, ticket)).kind, 'not_entered');
+  const first = await enter(event, ticket, 'North', 'scan 1');
+  assert.ok(first.kind === 'valid');
+  const taken = await undo(event, ticket, first.at);
+  assert.deepEqual(taken, { kind: 'undone', at: first.at, gate: 'North', seat: 1, next: null });
+  assert.equal((await entryCounts(db, event)).entered, 0);
+  const second = await enter(event, ticket, 'South', 'scan 2');
+  assert.equal(second.kind, 'valid');
+  // The same request again, its answer having been lost, takes back nothing that came later.
+  assert.equal((await undo(event, ticket, first.at)).kind, 'not_entered');
+  assert.equal((await enter(event, ticket)).kind, 'used');
+  const log = await database.query(
+    `SELECT actor, detail FROM audit_log WHERE action = 'entry_undo' AND event_no = $1`,
+    [event],
+  );
+  assert.equal(log.length, 1);
+  const { ticket: which, gate, by, reason } = log[0].detail;
+  assert.deepEqual(
+    [log[0].actor, which, gate, by, reason],
+    ['steward', ticket, 'North', 'gate', 'the wrong one'],
+  );
+});
+
+test('scans of gates without a network: the earliest use counts in whatever order they come, doubles are told, repeats change nothing', async () => {
+  const { event, order, tickets } = await sold([1, 2, 3]);
+  const [twice, once, back] = tickets as [string, string, string];
+  const start = Date.now() - 60_000;
+  const scan = (ticket: string, name: string, at: number): OfflineScan => ({
+    ticket,
+    scan: name,
+    gate: `Gate ${name}`,
+    at,
+  });
+  const late = scan(twice, 'late', start + 2_000);
+  const early = scan(twice, 'early', start + 1_000);
+  const online = await enter(event, twice, 'Desk', 'online');
+  assert.ok(online.kind === 'valid');
+  const upload = (scans: OfflineScan[], actor = 'tablet') => uploadScans(db, event, scans, actor);
+  const [one] = await upload([late]);
+  assert.deepEqual(one?.others, [{ at: online.at, gate: 'Desk', actor: 'gate' }]);
+  assert.deepEqual([one?.kind, one?.repeated, one?.at, one?.seat], ['entered', false, late.at, 1]);
+  const answers = await upload([early, scan(once, 'once', start), late]);
+  assert.deepEqual(
+    answers.map(({ kind, repeated }) => [kind, repeated]),
+    [
+      ['entered', false],
+      ['entered', false],
+      ['double', true],
+    ],
+  );
+  const uses = [
+    { at: early.at, gate: 'Gate early', actor: 'tablet' },
+    { at: late.at, gate: 'Gate late', actor: 'tablet' },
+    { at: online.at, gate: 'Desk', actor: 'gate' },
+  ];
+  assert.deepEqual(await entryDoubles(db, event), [{ ticket: twice, seat: 1, uses }]);
+  const used = await enter(event, twice, 'West', 'again');
+  assert.ok(used.kind === 'used' && used.at === early.at && used.gate === 'Gate early');
+
+  // Refunded after it was scanned: rightly let in. Scanned after that: it was valid no more.
+  const before = scan(back, 'before', Date.now());
+  await refund(order, [back]);
+  const after = scan(back, 'after', Date.now() + 60_000);
+  const told = await upload([before, after]);
+  assert.deepEqual(
+    told.map(({ kind, why }) => [kind, why]),
+    [
+      ['entered', null],
+      ['revoked', 'refunded'],
+    ],
+  );
+  assert.ok(told[1]!.at <= Date.now() + 1_000, 'a clock that is ahead counts as this one');
+  const { entered, doubles, revoked } = await entryCounts(db, event);
+  assert.deepEqual([entered, doubles, revoked], [3, 2, 1]);
+  assert.ok((await upload([after, before, early, late])).every(({ repeated }) => repeated));
+  assert.deepEqual(
+    (({ entered: n, ...more }) => [n, more.doubles, more.revoked])(await entryCounts(db, event)),
+    [3, 2, 1],
+  );
+
+  // The first use taken back: the next one counts in its place, and the list that held it brings it no more.
+  const taken = await undo(event, twice, early.at);
+  assert.ok(taken.kind === 'undone');
+  assert.deepEqual(taken.next, { at: late.at, gate: 'Gate late' });
+  assert.deepEqual(
+    (await upload([early, late])).map(({ kind }) => kind),
+    ['undone', 'entered'],
+  );
+});
+
+test('lists and gates that meet at the same tickets: each use is recorded once, the earliest first', async () => {
+  const seats = [0, 1, 2, 3, 4, 5];
+  const { event, tickets } = await sold(seats);
+  const start = Date.now() - 60_000;
+  const listOf = (name: string, order: string[], from: number): OfflineScan[] =>
+    order.map((ticket) => ({ ticket, scan: `${name} ${ticket}`, gate: name, at: start + from }));
+  const lists = [
+    listOf('A', tickets, 3_000),
+    listOf('B', [...tickets].reverse(), 1_000),
+    listOf('C', [...tickets.slice(3), ...tickets.slice(0, 3)], 2_000),
+  ];
+  const gates = tickets.map((ticket) => enter(event, ticket, 'Desk', `desk ${ticket}`));
+  await Promise.all([...lists, ...lists].map((list) => uploadScans(db, event, list, 'tablet')));
+  const valid = (await Promise.all(gates)).filter(({ kind }) => kind === 'valid').length;
+  const doubles = await entryDoubles(db, event);
+  assert.deepEqual(
+    doubles.map(({ uses }) => uses.slice(0, 3).map(({ gate }) => gate)),
+    tickets.map(() => ['B', 'C', 'A']),
+  );
+  const counts = await entryCounts(db, event);
+  assert.deepEqual([counts.entered, counts.doubles], [seats.length, seats.length * 2 + valid]);
+  const used = await enter(event, tickets[0]!);
+  assert.ok(used.kind === 'used' && used.gate === 'B');
 });
