@@ -70,7 +70,7 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByLabel('All rows').check();
   await page.getByRole('button', { name: /^Block/ }).click();
   await page.getByText('Say why the seats are blocked.').waitFor();
-  await page.getByLabel('Reason', { exact: true }).fill('cameras');
+  await page.locator('#block-reason').fill('cameras');
   await page.getByRole('button', { name: /^Block/ }).click();
   await page.getByText(/seats? blocked\./).waitFor();
   await assertAccessible(page, 'an event');
