@@ -23,11 +23,12 @@ export function securityHeaders({ paymentOrigins }: Pick<HttpDeps, 'paymentOrigi
     "form-action 'self'",
     "frame-ancestors 'none'",
   ].join('; ');
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  return (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
     reply.header('x-content-type-options', 'nosniff');
     reply.header('referrer-policy', 'strict-origin-when-cross-origin');
     // The reference pages bring a policy of their own.
     if (!request.url.startsWith('/docs')) reply.header('content-security-policy', policy);
+    done();
   };
 }
 

@@ -18,7 +18,8 @@ export function createPathMeter({ clock }: { clock: Clock }): PathMeter {
   let samples: { at: number; tookMs: number; failed: boolean }[] = [];
   return {
     watch(app) {
-      app.addHook('onResponse', async (request, reply) => {
+      app.addHook('onResponse', (request, reply, done) => {
+        done();
         if (request.method !== 'POST' || !measuredRoutes.has(request.routeOptions.url ?? '')) return;
         if (samples.length >= samplesMax) samples = samples.slice(samplesMax / 2);
         samples.push({ at: clock.monotonic(), tookMs: reply.elapsedTime, failed: reply.statusCode >= 500 });

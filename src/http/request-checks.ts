@@ -1,5 +1,5 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import { problem } from './errors.ts';
+import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
+import { type HttpProblem, problem } from './errors.ts';
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -8,13 +8,13 @@ const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
  * that changes something. Clients that are no browsers send none, and bring no foreign cookies either.
  */
 export function refuseOtherSites(publicUrl: () => string) {
-  return async (request: FastifyRequest): Promise<void> => {
-    const { origin, host } = request.headers;
-    if (origin === undefined || safeMethods.has(request.method)) return;
+  const ours = ({ method, headers: { origin, host } }: FastifyRequest): boolean => {
+    if (origin === undefined || safeMethods.has(method)) return true;
     const from = URL.canParse(origin) ? new URL(origin) : undefined;
-    if (from && (from.host === host || from.origin === new URL(publicUrl()).origin)) return;
-    throw problem('origin_refused');
+    return from !== undefined && (from.host === host || from.origin === new URL(publicUrl()).origin);
   };
+  return (request: FastifyRequest, _reply: FastifyReply, done: HookHandlerDoneFunction): void =>
+    done(ours(request) ? undefined : problem('origin_refused'));
 }
 
 /** Deeper than any body of ours. */
@@ -24,30 +24,32 @@ const depthMax = 8;
 const unstorable = /[\u0000\p{Surrogate}]/u;
 
 /** Text that Postgres cannot store is refused here, before any route sees it. Plans are checked by their importer. */
-export async function refuseHostileText(request: FastifyRequest, _reply: FastifyReply): Promise<void> {
-  if (typeof request.body === 'object' && request.body !== null && !Buffer.isBuffer(request.body)) {
-    check(request.body, '', request.routeOptions.config.deepBody === true ? 64 : depthMax);
-  }
-  check(request.params, '', depthMax);
-  check(request.query, '', depthMax);
+export function refuseHostileText(
+  request: FastifyRequest,
+  _reply: FastifyReply,
+  done: HookHandlerDoneFunction,
+): void {
+  const { body, params, query, routeOptions } = request;
+  const depth = routeOptions.config.deepBody === true ? 64 : depthMax;
+  const inBody = typeof body === 'object' && !Buffer.isBuffer(body) ? refusalOf(body, '', depth) : null;
+  done(inBody ?? refusalOf(params, '', depthMax) ?? refusalOf(query, '', depthMax) ?? undefined);
 }
 
-function check(value: unknown, path: string, depth: number): void {
+function refusalOf(value: unknown, path: string, depth: number): HttpProblem | null {
   if (typeof value === 'string') {
-    if (unstorable.test(value)) {
-      throw problem('invalid_field', {
-        field: path || '/',
-        detail: 'This text holds characters that cannot be stored.',
-      });
-    }
-    return;
+    if (!unstorable.test(value)) return null;
+    const detail = 'This text holds characters that cannot be stored.';
+    return problem('invalid_field', { field: path || '/', detail });
   }
-  if (typeof value !== 'object' || value === null) return;
-  if (depth === 0) throw problem('invalid_field', { field: path, detail: 'The body is nested too deeply.' });
+  if (typeof value !== 'object' || value === null) return null;
+  if (depth === 0) return problem('invalid_field', { field: path, detail: 'The body is nested too deeply.' });
   for (const [name, child] of Object.entries(value)) {
-    if (unstorable.test(name)) throw problem('invalid_field', { field: path || '/' });
-    check(child, `${path}/${name}`, depth - 1);
+    const refusal = unstorable.test(name)
+      ? problem('invalid_field', { field: path || '/' })
+      : refusalOf(child, `${path}/${name}`, depth - 1);
+    if (refusal) return refusal;
   }
+  return null;
 }
 
 declare module 'fastify' {

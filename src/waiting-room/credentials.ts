@@ -1,11 +1,4 @@
-import {
-  createHash,
-  createHmac,
-  createSecretKey,
-  hkdfSync,
-  type KeyObject,
-  timingSafeEqual,
-} from 'node:crypto';
+import { createHash, hash, hkdfSync, timingSafeEqual } from 'node:crypto';
 import {
   type EventNo,
   type Hold,
@@ -18,6 +11,7 @@ import {
 import { assert } from '../core/outcome.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
+import { createMac, type Mac, macBytes } from './mac.ts';
 import { decodeReceipt, encodeReceipt } from './receipt-fields.ts';
 import {
   base64urlBytes,
@@ -91,7 +85,6 @@ export type Credentials = ReturnType<typeof createCredentials>;
 
 const kinds = { ticket: 1, pass: 2, receipt: 3 } as const;
 type Kind = keyof typeof kinds;
-const macBytes = 16;
 const secretBytesMin = 32;
 const visitorSecretBytes = 24;
 /** Of a hold's id: the event's number, a zero that tells the right visitor from others, the partition's number. */
@@ -111,7 +104,7 @@ export function createCredentials(options: CredentialOptions) {
     const key = keys.signing.get(keys.current)?.[kind];
     assert(key, 'the current signing key exists');
     const body = Buffer.concat([Uint8Array.of(kinds[kind], keys.current), fieldsOf(fields)]);
-    return Buffer.concat([body, macOf(key, body)]).toString('base64url');
+    return Buffer.concat([body, key(body)]).toString('base64url');
   }
 
   /** The fields behind a signature that is ours, or why there are none. */
@@ -122,14 +115,14 @@ export function createCredentials(options: CredentialOptions) {
     const key = keys.signing.get(bytes[1]!)?.[kind];
     if (bytes[0] !== kinds[kind] || key === undefined) return { kind: 'invalid', reason: 'signature' };
     const body = bytes.subarray(0, -macBytes);
-    if (!timingSafeEqual(macOf(key, body), bytes.subarray(-macBytes))) {
+    if (!timingSafeEqual(key(body), bytes.subarray(-macBytes))) {
       return { kind: 'invalid', reason: 'signature' };
     }
     return body.subarray(2);
   }
 
-  function keyedUuid(key: KeyObject, fields: Uint8Array[]): string {
-    const bytes = Buffer.from(macOf(key, fieldsOf(fields)));
+  function keyedUuid(key: Mac, fields: Uint8Array[]): string {
+    const bytes = Buffer.from(key(fieldsOf(fields)));
     // RFC 9562 version 8: a UUID whose bits are the maker's own.
     bytes[6] = (bytes[6]! & 0x0f) | 0x80;
     bytes[8] = (bytes[8]! & 0x3f) | 0x80;
@@ -138,7 +131,7 @@ export function createCredentials(options: CredentialOptions) {
 
   /** Over all but the bytes that it masks. */
   const maskOf = (visitor: Visitor, name: Uint8Array): Buffer =>
-    macOf(keys.holdEvent, fieldsOf([visitorBytes(visitor), name.subarray(maskedBytes)]));
+    keys.holdEvent(fieldsOf([visitorBytes(visitor), name.subarray(maskedBytes)]));
 
   /** The event and partition inside, and how to put others there. */
   function masked(hold: HoldId | Buffer, visitor: Visitor) {
@@ -160,7 +153,7 @@ export function createCredentials(options: CredentialOptions) {
     };
   }
 
-  const orderSecretBytes = (order: OrderId) => macOf(keys.orderSecret, uuidBytes(order));
+  const orderSecretBytes = (order: OrderId) => keys.orderSecret(uuidBytes(order));
 
   return {
     /** 32 characters for the browser's HttpOnly cookie; nobody but the browser keeps it. */
@@ -239,8 +232,7 @@ export function createCredentials(options: CredentialOptions) {
      */
     holdIdOf(event: EventNo, visitor: Visitor, idempotencyKey: string, partition: PartitionNo = 0): HoldId {
       const name = Buffer.from(
-        macOf(
-          keys.holdId,
+        keys.holdId(
           fieldsOf([
             wholeNumber(event),
             visitorBytes(visitor),
@@ -286,7 +278,8 @@ export function createCredentials(options: CredentialOptions) {
 export function visitorOf(secret: string): Visitor | null {
   const bytes = typeof secret === 'string' ? base64urlBytes(secret) : null;
   if (bytes?.length !== visitorSecretBytes) return null;
-  return createHash('sha256').update(bytes).digest().subarray(0, 16).toString('base64url');
+  // In one call, and as text: a third of the time of a hash object, at the door where everybody comes at once.
+  return Buffer.from(hash('sha256', bytes, 'hex').slice(0, 32), 'hex').toString('base64url');
 }
 
 function refused(found: Bearer, bearer: Bearer): Invalid | null {
@@ -296,14 +289,10 @@ function refused(found: Bearer, bearer: Bearer): Invalid | null {
   return null;
 }
 
-function macOf(key: KeyObject, bytes: Uint8Array): Buffer {
-  return createHmac('sha256', key).update(bytes).digest().subarray(0, macBytes);
-}
-
 function deriveKeys(secret: Uint8Array | SigningKeys) {
   const all: SigningKeys =
     secret instanceof Uint8Array ? { current: 0, keys: { 0: secret }, identity: secret } : secret;
-  const signing = new Map<number, Record<Kind, KeyObject>>();
+  const signing = new Map<number, Record<Kind, Mac>>();
   for (const [name, bytes] of Object.entries(all.keys)) {
     const id = Number(name);
     assert(Number.isInteger(id) && id >= 0 && id <= 255, `signing key id ${name} is 0 to 255`);
@@ -325,7 +314,7 @@ function deriveKeys(secret: Uint8Array | SigningKeys) {
 }
 
 /** One key a purpose (RFC 5869), so that no text made for one can be passed off as another. */
-function derive(secret: Uint8Array, purpose: string): KeyObject {
+function derive(secret: Uint8Array, purpose: string): Mac {
   assert(secret.length >= secretBytesMin, `a signing secret has at least ${secretBytesMin} bytes`);
-  return createSecretKey(Buffer.from(hkdfSync('sha256', secret, '', `onsale v1 ${purpose}`, 32)));
+  return createMac(new Uint8Array(hkdfSync('sha256', secret, '', `onsale v1 ${purpose}`, 32)));
 }
