@@ -35,6 +35,8 @@ export interface OrganiserEntryDeps {
 const security = [{ organiser: [] }];
 const tags = ['organiser'];
 const codeLengthMax = 1_000;
+/** Of `entryBounds.scansMax` scans as they come: a code of ours has 149 characters. */
+const scansBytesMax = 512 * 1024;
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 
 const Gate = Type.String({ minLength: 1, maxLength: entryBounds.gateLengthMax });
@@ -266,6 +268,7 @@ function registerCorrections(
   app.post(
     '/api/organiser/events/:event/entries',
     {
+      bodyLimit: scansBytesMax,
       schema: {
         tags,
         security,

@@ -146,6 +146,65 @@ describe('at the door', () => {
     assert.match(twice.err, /^Used before: .* at Desk/);
   });
 
+  test('a check-in is taken back, and the list of a gate that had no network is taken in, over HTTP and by the command line', async () => {
+    const [one, two] = (await boughtCodes(2)).tickets;
+    const { at } = await checkIn({ code: one!.code, gate: 'North' });
+    const undo = (body: object) => organiser.post('/api/organiser/checkin/undo', body);
+    assert.equal((await undo({ code: one!.code })).status, 400, 'without a reason');
+    assert.equal((await undo({ ticket: one!.ticket, reason: 'wrong' })).status, 400, 'of which event');
+    assert.equal((await app.buyer().post('/api/organiser/checkin/undo', {})).status, 401);
+    assert.equal((await undo({ code: two!.code, reason: 'wrong' })).status, 404, 'nobody came in with it');
+    const taken = await undo({ code: one!.code, at, reason: 'wrong' });
+    assert.deepEqual(
+      [taken.status, taken.body.at, taken.body.gate, taken.body.next],
+      [200, at, 'North', null],
+    );
+    assert.equal((await undo({ ticket: one!.ticket, event: app.event, at, reason: 'wrong' })).status, 404);
+    assert.equal((await checkIn({ code: one!.code, gate: 'Desk', scan: 'desk' })).result, 'valid');
+
+    const early = new Date(Date.now() - 3_600_000).toISOString();
+    const scans = [
+      { code: one!.code, scan: 'tablet 1', gate: 'South', at: early },
+      { code: two!.code, scan: 'tablet 2', gate: 'South', at: early },
+      { code: 'HELLO', scan: 'tablet 3', at: early },
+    ];
+    const path = `/api/organiser/events/${app.event}/entries`;
+    const uploaded = await organiser.post(path, { scans });
+    assert.equal(uploaded.status, 200, JSON.stringify(uploaded.body));
+    const [first, second, third] = uploaded.body.scans;
+    assert.deepEqual([first.result, second.result, third.result], ['entered', 'entered', 'forged']);
+    assert.deepEqual([first.at, first.repeated, second.others], [early, false, []]);
+    assert.deepEqual(
+      first.others.map(({ gate, actor }: { gate: string; actor: string }) => [gate, actor]),
+      [['Desk', app.app.organiser.email]],
+    );
+    assert.ok(first.seat.section && first.seat.number);
+    const { body: counts } = await organiser.get(path);
+    assert.equal(counts.doubles, 1);
+    assert.deepEqual([counts.doubleUses[0].ticket, counts.doubleUses[0].uses.length], [one!.ticket, 2]);
+    const leap = { scans: [{ ...scans[0], at: '2026-12-31T23:59:60Z' }] };
+    assert.equal((await organiser.post(path, leap)).body.field, '/scans/0/at');
+    const tooMany = Array.from({ length: 501 }, (_, i) => ({ ...scans[0], scan: String(i) }));
+    assert.equal((await organiser.post(path, { scans: tooMany })).status, 400);
+    const full = tooMany.slice(1).map((scan) => ({ ...scan, code: 'A'.repeat(149), scan: randomUUID() }));
+    assert.equal((await organiser.post(path, { scans: full })).body.scans.length, 500);
+
+    const file = `${app.dataDir}/scans.json`;
+    fs.writeFileSync(file, JSON.stringify(scans.slice(0, 2)));
+    const again = await onsale(['ticket', 'upload', app.event, file], app.env);
+    assert.equal(again.code, 0, again.err);
+    assert.match(again.out, /2 scans, 2 of them known before/);
+    fs.writeFileSync(file, JSON.stringify([{ ...scans[1], scan: 'other' }]));
+    const double = await onsale(['ticket', 'upload', app.event, file], app.env);
+    assert.equal(double.code, 1);
+    assert.match(double.out, /Used twice: .* at South .*, and .* at South/);
+    const undone = await onsale(['ticket', 'undo', two!.code, '--reason', 'wrong'], app.env);
+    assert.equal(undone.code, 0, undone.err);
+    assert.match(undone.out, /Its first use is that of .* at South instead/);
+    fs.writeFileSync(file, '{}');
+    assert.match((await onsale(['ticket', 'upload', app.event, file], app.env)).err, /no JSON array/);
+  });
+
   test('an organiser adds an endpoint, is told of a purchase, looks at the log, rotates and removes; the command line does the same', async () => {
     const receiver = await startReceiver(scope);
     const visitor = app.buyer();
