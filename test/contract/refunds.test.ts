@@ -130,7 +130,7 @@ test('P8, S5: a refund cancels tickets, revokes their codes, gives limits and se
   });
   const order = await paidOrder(record, stage, {
     seats: [0, 1, 2, 3],
-    visitor: `anna-${stage.event}`,
+    visitor: `buyer-${stage.event}`,
     card: 'c',
   });
   const tickets = (await refunds.paidTickets(stage.event, order.order)).map(({ ticket }) => ticket);

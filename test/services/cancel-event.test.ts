@@ -175,11 +175,11 @@ test('S4: live holds end in the step that cancels; nobody holds or buys afterwar
       replaces: null,
       notAfter: null,
     });
-  const held = await hold('anna', 1);
+  const held = await hold('buyer1', 1);
   assert.ok(held.kind === 'granted');
   await cancel(stage.event);
   assert.equal(await arbiter.find(stage.event, 0, held.hold.hold), null);
-  assert.deepEqual(await hold('berta', 2), { kind: 'not_open', phase: 'cancelled' });
+  assert.deepEqual(await hold('buyer2', 2), { kind: 'not_open', phase: 'cancelled' });
   await runToEnd(stage.event);
   await auditEvent(database, simulator, stage.event);
 });

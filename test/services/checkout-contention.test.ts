@@ -177,16 +177,16 @@ async function arbitrated() {
 
 test("S5: a lapsed, a released and a stranger's hold never become an order", async () => {
   const { arbiter, at, hold, desk: own, stage } = await arbitrated();
-  const lapsed = await hold('anna', [1]);
+  const lapsed = await hold('buyer1', [1]);
   await database.query(
     `UPDATE holds SET deadline = now() - interval '1 second' WHERE event_no = $1 AND hold_id = $2`,
     [stage.event, lapsed.hold],
   );
   assert.equal((await own.checkout.reserve(reserveCommand(lapsed))).kind, 'hold_gone');
-  const released = await hold('berta', [2]);
-  await arbiter.release({ ...at, hold: released.hold, visitor: 'berta' });
+  const released = await hold('buyer2', [2]);
+  await arbiter.release({ ...at, hold: released.hold, visitor: 'buyer2' });
   assert.equal((await own.checkout.reserve(reserveCommand(released))).kind, 'hold_gone');
-  const foreign = await hold('carla', [3]);
+  const foreign = await hold('buyer3', [3]);
   assert.equal(
     (await own.checkout.reserve(reserveCommand({ ...foreign, visitor: 'visitor-e' }))).kind,
     'hold_gone',
@@ -226,8 +226,8 @@ test("S5: a lapsed, a released and a stranger's hold never become an order", asy
 
 test('S5: seats that the order does not ask for, or that its hold never had, are refused', async () => {
   const { hold, desk: own } = await arbitrated();
-  const mine = await hold('anna', [1, 2]);
-  const theirs = await hold('berta', [3]);
+  const mine = await hold('buyer1', [1, 2]);
+  const theirs = await hold('buyer2', [3]);
   for (const seats of [[1], [1, 3], [1, 2, 3], [3], [9]]) {
     const outcome = await own.checkout.reserve({ ...reserveCommand(mine), lines: linesOf(seats) });
     assert.equal(outcome.kind, 'hold_gone', `seats ${seats}`);
@@ -239,7 +239,7 @@ test('S5: seats that the order does not ask for, or that its hold never had, are
 
 test('S6: with less than 6 s left on its hold no order is made; extend gives a paying buyer five minutes', async () => {
   const { hold, desk: own, stage } = await arbitrated();
-  const late = await hold('anna', [1]);
+  const late = await hold('buyer1', [1]);
   const setDeadline = (seconds: number, id: string) =>
     database.query(
       `UPDATE holds SET deadline = now() + $3 * interval '1 second', order_id = $4 WHERE event_no = $1 AND hold_id = $2`,
@@ -254,14 +254,14 @@ test('S6: with less than 6 s left on its hold no order is made; extend gives a p
 
 test('S5: giving back a bound hold: a reserve on its way loses, an order that exists is not touched', async () => {
   const { arbiter, at, hold, desk: own, stage } = await arbitrated();
-  const bound = await hold('anna', [1]);
+  const bound = await hold('buyer1', [1]);
   const order = orderIdOf(bound.hold);
-  await arbiter.extend({ ...at, hold: bound.hold, visitor: 'anna', order });
-  assert.equal((await arbiter.release({ ...at, hold: bound.hold, visitor: 'anna' })).kind, 'bound');
+  await arbiter.extend({ ...at, hold: bound.hold, visitor: 'buyer1', order });
+  assert.equal((await arbiter.release({ ...at, hold: bound.hold, visitor: 'buyer1' })).kind, 'bound');
   assert.deepEqual(await own.checkout.abandon(bound), { kind: 'released' });
   assert.deepEqual(await own.checkout.abandon(bound), { kind: 'released' });
   assert.equal((await own.checkout.reserve(reserveCommand(bound))).kind, 'hold_gone');
-  const next = await hold('berta', [1]);
+  const next = await hold('buyer2', [1]);
   const ordered = await own.checkout.reserve(reserveCommand(next));
   assert.equal(ordered.kind, 'order');
   assert.equal((await own.checkout.abandon(next)).kind, 'ordered');
@@ -274,9 +274,9 @@ test('S5: giving back a bound hold: a reserve on its way loses, an order that ex
 test('S5: an order frees and sells only what is its own, whatever became of its seats', async () => {
   const stage = await stageEvent(database);
   const [closing, paying, other] = [
-    await reserved(desk, stage, 'anna', [1, 2]),
-    await reserved(desk, stage, 'berta', [3, 4]),
-    await reserved(desk, stage, 'carla', [5]),
+    await reserved(desk, stage, 'buyer1', [1, 2]),
+    await reserved(desk, stage, 'buyer2', [3, 4]),
+    await reserved(desk, stage, 'buyer3', [5]),
   ];
   await desk.checkout.pay(payCommand(other.order, 'pm_card_visa'));
   // As after a repair by hand that went wrong: seats 1 and 3 are the third order's.
@@ -308,18 +308,18 @@ test('S5: an order frees and sells only what is its own, whatever became of its 
 
 test('S7, S8: the quota entry ends with the order, and seats come back to the next claim', async () => {
   const { arbiter, hold, desk: own, stage } = await arbitrated();
-  const first = await hold('anna', [1, 2, 3]);
+  const first = await hold('buyer1', [1, 2, 3]);
   const ordered = await own.checkout.reserve(reserveCommand(first));
   assert.ok(ordered.kind === 'order');
-  await assert.rejects(hold('anna', [4, 5]), /quota/);
+  await assert.rejects(hold('buyer1', [4, 5]), /quota/);
   await passDeadline(database, ordered.order.order);
   await own.reconciler.runOnce();
   assert.equal((await own.checkout.find(ordered.order.order))?.state, 'closed');
-  const again = await hold('anna', [1, 2, 4]);
+  const again = await hold('buyer1', [1, 2, 4]);
   const sold = await own.checkout.reserve(reserveCommand(again));
   assert.ok(sold.kind === 'order');
   assert.equal((await own.checkout.pay(payCommand(sold.order.order, 'pm_card_visa'))).kind, 'bought');
-  await hold('anna', [5, 6, 7, 8]);
+  await hold('buyer1', [5, 6, 7, 8]);
   const { codes } = await arbiter.snapshot(stage.event, 0);
   assert.deepEqual([...codes.slice(0, 10)], [0, 3, 3, 0, 3, 1, 1, 1, 1, 0]);
   await auditEvent(database, simulator, stage.event);
@@ -329,15 +329,15 @@ test('S7, S8: the quota entry ends with the order, and seats come back to the ne
 test('a partition that moves or has another epoch takes no order', async () => {
   const stage = await stageEvent(database);
   const other = await desk.checkout.reserve(
-    reserveCommand({ ...holdOf(stage, 'anna', [1]), epoch: stage.epoch - 1 }),
+    reserveCommand({ ...holdOf(stage, 'buyer1', [1]), epoch: stage.epoch - 1 }),
   );
   assert.equal(other.kind, 'retry');
   await database.query(`UPDATE event_partitions SET mode = 'moving' WHERE event_no = $1`, [stage.event]);
-  const moving = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'anna', [1])));
+  const moving = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
   assert.equal(moving.kind, 'retry');
   for (const phase of ['cancelled', 'pre_queue', 'scheduled', 'draft']) {
     await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [stage.event, phase]);
-    const outcome = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'anna', [1])));
+    const outcome = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
     assert.deepEqual(outcome, { kind: 'not_open', phase });
   }
 });

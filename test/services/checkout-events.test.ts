@@ -7,6 +7,7 @@ import { registerWebhooks } from '../../src/http/webhooks.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { cleanProviderEvents } from '../../src/sales/cleaning.ts';
 import { waitingEvents } from '../../src/sales/money-figures.ts';
 import { orderHistory } from '../../src/sales/orders.ts';
 import { unknownObjects } from '../../src/sales/provider-events.ts';
@@ -101,7 +102,7 @@ test('P6: an event is stored and answered at once, however long the provider tak
 
 test('P6: the same event again is one event; fifty about one payment are one look at it', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const asked = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(asked.kind === 'pending' && asked.action);
   await simulator.answerBank(asked.action.url, 'authorise');
@@ -120,7 +121,7 @@ test('P6: the same event again is one event; fifty about one payment are one loo
 
 test('P6: a webhook before our own call has returned, for an object not yet ours: the same result', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const early = deskWith({
     ...simulator.provider,
     open: async (command) => {
@@ -152,7 +153,7 @@ test('P6: a webhook before our own call has returned, for an object not yet ours
 
 test('P6: the webhook alone completes a purchase whose process forgot it', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action);
   await simulator.answerBank(pending.action.url, 'authorise');
@@ -166,9 +167,9 @@ test('P6: the webhook alone completes a purchase whose process forgot it', async
 test('P6: all events of settled orders again, in any order: nothing is sent, nothing changes', async () => {
   const stage = await stageEvent(database);
   const [paid, closed, cancelled] = [
-    await reserved(desk, stage, 'anna', [1]),
-    await reserved(desk, stage, 'berta', [2]),
-    await reserved(desk, stage, 'carla', [3]),
+    await reserved(desk, stage, 'buyer1', [1]),
+    await reserved(desk, stage, 'buyer2', [2]),
+    await reserved(desk, stage, 'buyer3', [3]),
   ];
   await desk.checkout.pay(payCommand(paid.order, 'pm_card_visa'));
   await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [closed.order]);
@@ -214,7 +215,7 @@ async function openedInVain(visitor: string, seat: number, stage: { event: numbe
 
 test('P4: an opening whose answer was lost is ended by the event of its object, and the buyer pays on that', async () => {
   const stage = await stageEvent(database);
-  const { order, object } = await openedInVain('anna', 1, stage);
+  const { order, object } = await openedInVain('buyer1', 1, stage);
   await desk.checkout.providerEvent(event(object));
   await desk.inbox.runOnce();
   const [open, ...more] = await desk.record.operationsOf(order.order);
@@ -226,11 +227,11 @@ test('P4: an opening whose answer was lost is ended by the event of its object, 
 
 test('P3, P4: an object that is found after its order has ended, or has paid on another, is cancelled; the order stays as it is', async () => {
   const stage = await stageEvent(database);
-  const ended = await openedInVain('anna', 1, stage);
+  const ended = await openedInVain('buyer1', 1, stage);
   await passDeadline(database, ended.order.order);
   await reconcile(database, desk, 2);
   assert.equal(await stateOf(ended.order.order), 'closed');
-  const paid = await openedInVain('berta', 2, stage);
+  const paid = await openedInVain('buyer2', 2, stage);
   await database.query(`UPDATE money_operations SET state = 'refused', due_at = NULL WHERE order_id = $1`, [
     paid.order.order,
   ]);
@@ -281,6 +282,38 @@ test('P6: a payment that nobody here knows is looked at with growing gaps, never
   await database.query('DELETE FROM provider_events');
 });
 
+test('P6: events are deleted some time after they ended, those that are looked at never; a repeat of a deleted one changes nothing', async () => {
+  await database.query('DELETE FROM provider_events');
+  const stage = await stageEvent(database);
+  const { order } = await reserved(desk, stage, 'buyer1', [1]);
+  assert.equal((await desk.checkout.pay(payCommand(order, 'pm_card_visa'))).kind, 'bought');
+  const told = event((await intentsOf(order))[0]!.id);
+  await desk.checkout.providerEvent(told);
+  await desk.inbox.runOnce();
+  const days = 24 * 3_600_000;
+  await database.query(
+    `INSERT INTO provider_events (provider_event_id, type, object, received_at, processed_at, due_at)
+     SELECT 'evt_ended_' || n, 'x', 'pi_x', now() - interval '40 days', now() - n * interval '1 minute' - interval '31 days', NULL
+     FROM generate_series(1, 2500) n
+     UNION ALL SELECT 'evt_young', 'x', 'pi_x', now() - interval '40 days', now() - interval '30 days', NULL
+     UNION ALL SELECT 'evt_waits', 'x', 'pi_x', now() - interval '40 days', NULL, now() + interval '1 hour'`,
+  );
+  const cleaned = await Promise.all([1, 2].map(() => cleanProviderEvents(desk.db, 31 * days)));
+  assert.equal(cleaned[0]! + cleaned[1]! + (await cleanProviderEvents(desk.db, 31 * days)), 2_500);
+  const left = await database.query('SELECT provider_event_id AS id FROM provider_events ORDER BY 1');
+  assert.deepEqual(left.map(({ id }) => id).sort(), [told.id, 'evt_waits', 'evt_young'].sort());
+  await database.query(
+    `UPDATE provider_events SET processed_at = now() - interval '32 days' WHERE processed_at IS NOT NULL`,
+  );
+  assert.equal(await cleanProviderEvents(desk.db, 31 * days), 2);
+  const history = await orderHistory(desk.db, order);
+  await desk.checkout.providerEvent(told);
+  assert.equal((await desk.inbox.runOnce()).processed, 1);
+  assert.deepEqual(await orderHistory(desk.db, order), history);
+  await database.query('DELETE FROM provider_events');
+  await auditEvent(database, simulator, stage.event);
+});
+
 test('P6: a flood of events of payments that nobody knows, each slow to look at, holds up neither a purchase nor the reconciler', async () => {
   const stage = await stageEvent(database);
   const gone = new AbortController();
@@ -302,7 +335,7 @@ test('P6: a flood of events of payments that nobody knows, each slow to look at,
   flooded.reconciler.start();
   try {
     await until(async () => looks > 0, 'the flood to be looked at');
-    const order = await reserved(flooded, stage, 'anna', [1]);
+    const order = await reserved(flooded, stage, 'buyer1', [1]);
     await simulator.fault('drop_before', { match: { route: 'confirm', reference: order.order }, times: 2 });
     assert.equal((await flooded.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'pending');
     await until(async () => (await stateOf(order.order)) === 'paid', 'the reconciler to end the payment');

@@ -53,7 +53,7 @@ for (const fault of [
 ] as const) {
   test(`P4: authorise answered by ${fault}: unknown, the seats stay, reconciling ends it paid once`, async () => {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'confirm', reference: order.order }, delayMs: 1_500 });
     const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.ok(answer.kind === 'pending', answer.kind);
@@ -70,7 +70,7 @@ for (const fault of [
 
   test(`P8: capture answered by ${fault}: sold, taken exactly once after reconciling`, async () => {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'capture', reference: order.order }, delayMs: 1_500 });
     const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.ok(answer.kind === 'bought', answer.kind);
@@ -83,7 +83,7 @@ for (const fault of [
 
   test(`P3: confirm impossible and void answered by ${fault}: nothing charged, no authorisation left`, async () => {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order.order]);
     await simulator.fault(fault, { match: { route: 'cancel', reference: order.order }, delayMs: 1_500 });
     const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
@@ -99,7 +99,7 @@ for (const fault of [
 
   test(`opening answered by ${fault}: no second object is paid`, async () => {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'create' }, delayMs: 1_500 });
     const first = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.notEqual(first.kind, 'bought');
@@ -113,7 +113,7 @@ for (const fault of [
 
 test('P3: confirm impossible: voided at once, told, nothing charged, the seat is free again', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await database.query('UPDATE seats SET order_id = NULL WHERE event_no = $1 AND seat_no = 2', [stage.event]);
   const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   assert.ok(answer.kind === 'ended');
@@ -135,7 +135,7 @@ test('P3: the event is cancelled while the bank decides: confirm refuses, nothin
       return answer;
     },
   });
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const answer = await cancelling.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   assert.ok(answer.kind === 'ended');
   assert.equal(answer.order.reason, 'event_cancelled');
@@ -153,14 +153,14 @@ test('a capture that is finally refused undoes the sale: tickets cancelled, seat
       view: null,
     }),
   });
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   const answer = await refusing.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   assert.ok(answer.kind === 'ended');
   assert.equal(answer.order.state, 'cancelled');
   assert.equal(answer.order.reason, 'capture_refused');
   await reconcile(database, desk);
   await auditEvent(database, simulator, stage.event);
-  const again = await reserved(desk, stage, 'anna', [1, 2]);
+  const again = await reserved(desk, stage, 'buyer1', [1, 2]);
   assert.equal((await desk.checkout.pay(payCommand(again.order, 'pm_card_visa'))).kind, 'bought');
 });
 
@@ -174,7 +174,7 @@ for (const [which, skewMs] of [
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
     desks.push(skewed);
-    const order = await reserved(skewed, stage, 'anna', [1]);
+    const order = await reserved(skewed, stage, 'buyer1', [1]);
     const asked = await skewed.checkout.pay(payCommand(order.order, 'pm_card_authenticationRequired'));
     assert.ok(asked.kind === 'pending' && asked.action, 'she is at her bank');
     await reconcile(database, skewed, 1);
@@ -189,8 +189,8 @@ for (const [which, skewMs] of [
 
 test('P4: the provider is gone for good at the deadline: the seats stay, and the first answer decides', async () => {
   const stage = await stageEvent(database);
-  const done = await reserved(desk, stage, 'anna', [1]);
-  const undone = await reserved(desk, stage, 'berta', [2]);
+  const done = await reserved(desk, stage, 'buyer1', [1]);
+  const undone = await reserved(desk, stage, 'buyer2', [2]);
   await simulator.fault('drop_after', { match: { route: 'confirm', reference: done.order } });
   await simulator.fault('drop_before', { match: { route: 'confirm', reference: undone.order } });
   for (const { order } of [done, undone]) {
@@ -221,7 +221,7 @@ test('P6: an answer with another amount or currency never sells; the payment is 
   for (const change of [{ amount: 1 }, { currency: 'USD' }] satisfies Partial<PaymentView>[]) {
     const stage = await stageEvent(database);
     const lying = deskWith(lyingAbout(change));
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await lying.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     await reconcile(database, desk);
     const closed = await desk.checkout.find(order.order);
@@ -239,7 +239,7 @@ test('P6: an answer about somebody else says nothing: unknown, on the list, look
   ] satisfies Partial<PaymentView>[]) {
     const stage = await stageEvent(database);
     const lying = deskWith(lyingAbout(change));
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     const answer = await lying.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.notEqual(answer.kind, 'bought');
     assert.notEqual(await stateOf(order.order), 'paid');
@@ -269,7 +269,7 @@ test('P3: a success of an order that its buyer has ended is voided together with
       return { kind: 'refused', decline: 'declined', detail: 'mistaken', view: null };
     },
   });
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await mistaken.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   await desk.checkout.close(order.order);
   await reconcile(database, desk, 1);
@@ -278,7 +278,7 @@ test('P3: a success of an order that its buyer has ended is voided together with
 
 test('the provider cancels by itself: the order may open a new object and still be paid', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.equal(pending.kind, 'pending');
   await simulator.provider.void({ key: 'by itself', object: (await intentOf(order.order))!.id });
@@ -304,8 +304,8 @@ test('P5: a network retry repeats the key that its row had before the first call
     void: watched('void'),
   });
   const stage = await stageEvent(database);
-  const sold = await reserved(watching, stage, 'anna', [1]);
-  const lost = await reserved(watching, stage, 'berta', [2]);
+  const sold = await reserved(watching, stage, 'buyer1', [1]);
+  const lost = await reserved(watching, stage, 'buyer2', [2]);
   await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [lost.order]);
   for (const { order } of [sold, lost]) {
     const command = payCommand(order, 'pm_card_visa');
@@ -333,7 +333,7 @@ test('P5: a network retry repeats the key that its row had before the first call
 
 test('P5: a key older than 20 h is never sent again', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await simulator.fault('drop_before', { match: { route: 'capture', reference: order.order } });
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
   await simulator.clearFaults();

@@ -100,7 +100,7 @@ for (const way of [
 ] as const) {
   test(`P3: a late success, found by ${way}, gets the same seats back while they are free: paid once`, async () => {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1, 2]);
+    const order = await reserved(desk, stage, 'buyer1', [1, 2]);
     await endedUnpaid(order);
     if (way === 'an event with nothing under way') {
       await database.query(
@@ -122,7 +122,7 @@ for (const way of [
 
 test('P3: whoever closed his order himself is not charged after all: a late success is voided, his seats stay free', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await endedUnpaid(order, 'buyer');
   await tell(order.order);
   await reconcile(database, desk, 1);
@@ -134,9 +134,9 @@ test('P3: whoever closed his order himself is not charged after all: a late succ
 
 test('P3: a late success whose seats went to somebody else is voided and told once: nobody is charged for nothing', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await endedUnpaid(order);
-  const other = await reserved(desk, stage, 'berta', [2]);
+  const other = await reserved(desk, stage, 'buyer2', [2]);
   assert.equal((await desk.checkout.pay(payCommand(other.order, 'pm_card_visa'))).kind, 'bought');
   await tell(order.order);
   await tell(order.order);
@@ -155,12 +155,12 @@ test('P3: a late success whose seats went to somebody else is voided and told on
 test('P3: a late success that was captured meanwhile buys the seats, or all of it goes back', async () => {
   const stage = await stageEvent(database);
   for (const [visitor, seats, taken] of [
-    ['anna', [1], false],
-    ['berta', [2], true],
+    ['buyer1', [1], false],
+    ['buyer2', [2], true],
   ] as const) {
     const order = await reserved(desk, stage, visitor, [...seats]);
     await endedUnpaid(order);
-    if (taken) await reserved(desk, stage, 'carla', [...seats]);
+    if (taken) await reserved(desk, stage, 'buyer3', [...seats]);
     const object = (await intentOf(order.order)).id;
     const captured = await simulator.provider.capture({
       key: `by hand ${object}`,
@@ -176,14 +176,14 @@ test('P3: a late success that was captured meanwhile buys the seats, or all of i
     assert.equal(intent.refunded, taken ? order.amount : 0);
     if (taken) assert.deepEqual(await mailsOf(order.order), ['order.closed_late']);
   }
-  const left = await desk.checkout.findOpen(stage.event, 'carla');
+  const left = await desk.checkout.findOpen(stage.event, 'buyer3');
   await desk.checkout.close(left!.order);
   await auditEvent(database, simulator, stage.event);
 });
 
 test('P1: a late success beside an order that the visitor opens in the same moment is voided', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await endedUnpaid(order);
   const other = await database.pool(1).connect();
   await other.query('BEGIN');
@@ -212,7 +212,7 @@ test('P1: a late success beside an order that the visitor opens in the same mome
 
 test('P7: a late success beyond the limit of its account is voided', async () => {
   const stage = await stageEvent(database, { settings: { accountSeatsMax: 2 } });
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await endedUnpaid(order);
   const other = await desk.checkout.reserve({
     ...reserveCommand({
@@ -312,15 +312,15 @@ for (const mode of ['postgres', 'redis'] as const) {
     `${mode}: S3, S5: a late success takes no seat that somebody holds by now; free ones it does, for good`,
     async () => {
       const world = await hall(mode);
-      const free = await ordered(world, 'anna', [1]);
-      const held = await ordered(world, 'berta', [2]);
+      const free = await ordered(world, 'buyer1', [1]);
+      const held = await ordered(world, 'buyer2', [2]);
       for (const order of [free, held]) await endedUnpaid(order, 'deadline', world.desk);
-      assert.equal((await world.buy('carla', [2])).kind, 'granted');
+      assert.equal((await world.buy('buyer3', [2])).kind, 'granted');
       for (const order of [free, held]) await tell(order.order, world.desk);
       await reconcile(database, world.desk, 1);
       assert.equal((await find(free.order)).state, 'paid');
       assert.equal((await find(held.order)).reason, 'late_payment');
-      const next = await world.buy('dora', [1]);
+      const next = await world.buy('buyer4', [1]);
       assert.deepEqual(next.kind === 'taken' && next.seats, [1]);
       await auditEvent(database, simulator, world.stage.event);
     },
@@ -330,7 +330,7 @@ for (const mode of ['postgres', 'redis'] as const) {
     `${mode}: S7: the hold of a late success counts in its holder's quota, and ends with the order`,
     async () => {
       const world = await hall(mode);
-      const over = await ordered(world, 'anna', [1]);
+      const over = await ordered(world, 'buyer1', [1]);
       await endedUnpaid(over, 'deadline', world.desk);
       // She has bought nothing since, but another of her browsers holds as many seats as she may have.
       const other = await world.arbiter.hold({
@@ -339,7 +339,7 @@ for (const mode of ['postgres', 'redis'] as const) {
         epoch: world.stage.epoch,
         hold: randomUUID(),
         visitor: 'another browser',
-        holder: 'anna',
+        holder: 'buyer1',
         request: 'r',
         claim: { kind: 'seats', seats: [5, 6] },
         ttlMs: 600_000,
@@ -350,11 +350,11 @@ for (const mode of ['postgres', 'redis'] as const) {
       assert.equal(other.kind, 'granted');
       await tell(over.order, world.desk);
       assert.equal((await find(over.order)).reason, 'late_payment');
-      const within = await ordered(world, 'berta', [3, 4]);
+      const within = await ordered(world, 'buyer2', [3, 4]);
       await endedUnpaid(within, 'deadline', world.desk);
       await tell(within.order, world.desk);
       assert.equal((await find(within.order)).state, 'paid');
-      assert.equal((await world.buy('berta', [7, 8])).kind, 'granted', 'nothing of it is left in her quota');
+      assert.equal((await world.buy('buyer2', [7, 8])).kind, 'granted', 'nothing of it is left in her quota');
       await reconcile(database, world.desk, 1);
       await auditEvent(database, simulator, world.stage.event);
     },
@@ -392,9 +392,9 @@ for (const mode of ['postgres', 'redis'] as const) {
 
   run(`${mode}: S1, P3: two late successes for the same seat: one is paid, the other voided`, async () => {
     const world = await hall(mode);
-    const first = await ordered(world, 'anna', [1]);
+    const first = await ordered(world, 'buyer1', [1]);
     await endedUnpaid(first, 'deadline', world.desk);
-    const second = await ordered(world, 'berta', [1]);
+    const second = await ordered(world, 'buyer2', [1]);
     await endedUnpaid(second, 'deadline', world.desk);
     await Promise.all([tell(first.order, world.desk), tell(second.order, world.desk)]);
     await reconcile(database, world.desk, 1);
@@ -408,8 +408,8 @@ for (const mode of ['postgres', 'redis'] as const) {
 
 test('D1: while receipts are being collected a late success takes no seat; afterwards one that nobody showed a receipt for', async () => {
   const world = await hall('postgres');
-  const shown = await ordered(world, 'anna', [1]);
-  const unclaimed = await ordered(world, 'berta', [2]);
+  const shown = await ordered(world, 'buyer1', [1]);
+  const unclaimed = await ordered(world, 'buyer2', [2]);
   for (const order of [shown, unclaimed]) await endedUnpaid(order, 'deadline', world.desk);
   // A Redis that was lost a moment ago had granted seat 1 to somebody.
   const [{ epoch, lost }] = await database.query(
@@ -432,8 +432,8 @@ test('D1: while receipts are being collected a late success takes no seat; after
   const receipt = {
     ...holdLike(shown),
     hold: randomUUID(),
-    visitor: 'carla',
-    holder: 'carla',
+    visitor: 'buyer3',
+    holder: 'buyer3',
     epoch: Number(lost),
   };
   const recovered = await world.arbiter.recover({
@@ -455,7 +455,7 @@ test('D1: while receipts are being collected a late success takes no seat; after
 
 test('D4: killed between the hold and the order, the next look finds the same hold and goes on', async () => {
   const world = await hall('postgres');
-  const order = await ordered(world, 'anna', [1]);
+  const order = await ordered(world, 'buyer1', [1]);
   await endedUnpaid(order, 'deadline', world.desk);
   const dying = till(database.url, simulator.provider, {
     arbiter: {
@@ -472,7 +472,7 @@ test('D4: killed between the hold and the order, the next look finds the same ho
   await dying.checkout.providerEvent({ id: `evt_${randomUUID()}`, type: 'x', object });
   assert.equal((await dying.inbox.runOnce()).failed, 1);
   assert.equal((await find(order.order)).state, 'closed');
-  assert.equal((await world.buy('berta', [1])).kind, 'taken');
+  assert.equal((await world.buy('buyer2', [1])).kind, 'taken');
   await makeDue(database);
   await world.desk.inbox.runOnce();
   assert.equal((await find(order.order)).state, 'paid');
@@ -481,7 +481,7 @@ test('D4: killed between the hold and the order, the next look finds the same ho
 
 test('S5: the arbiter turned to another epoch between the hold and the order: the seats are asked for again', async () => {
   const world = await hall('postgres');
-  const order = await ordered(world, 'anna', [1]);
+  const order = await ordered(world, 'buyer1', [1]);
   await endedUnpaid(order, 'deadline', world.desk);
   let turned = false;
   const turning = deskWith(simulator.provider, {
@@ -508,7 +508,7 @@ test('S5: the arbiter turned to another epoch between the hold and the order: th
 
 test('S5: a receipt of the hold that its order has left behind wins nothing back', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await endedUnpaid(order);
   await tell(order.order);
   assert.equal((await find(order.order)).hold, orderIdOf(order.order));

@@ -36,7 +36,7 @@ const authorisations = async (order: string) =>
 
 test('a purchase goes from hold to paid: seats sold, captured once, to the cent (P8)', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [3, 4]);
+  const order = await reserved(desk, stage, 'buyer1', [3, 4]);
   assert.equal(order.amount, 2 * 5250 + 100);
   const paid = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   assert.ok(paid.kind === 'bought');
@@ -57,7 +57,7 @@ test('a purchase goes from hold to paid: seats sold, captured once, to the cent 
 
 test('P1: a double click is one authorisation, and both clicks get the same answer', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const command = payCommand(order.order, 'pm_card_visa');
   const answers = await Promise.all([
     desk.checkout.pay(command),
@@ -77,7 +77,7 @@ test('P1: a double click is one authorisation, and both clicks get the same answ
 
 test('P1: reserving one hold from many tabs at once yields one order', async () => {
   const stage = await stageEvent(database);
-  const hold = holdOf(stage, 'anna', [5, 6]);
+  const hold = holdOf(stage, 'buyer1', [5, 6]);
   const answers = await Promise.all(
     Array.from({ length: 8 }, () => desk.checkout.reserve(reserveCommand(hold))),
   );
@@ -88,19 +88,19 @@ test('P1: reserving one hold from many tabs at once yields one order', async () 
 
 test('P1: a visitor has one open order in an event, and may have the next when it is paid', async () => {
   const stage = await stageEvent(database);
-  const first = await reserved(desk, stage, 'anna', [5]);
-  const second = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'anna', [7])));
+  const first = await reserved(desk, stage, 'buyer1', [5]);
+  const second = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [7])));
   assert.deepEqual(second, { kind: 'open_order', order: first.order });
-  assert.equal((await desk.checkout.findOpen(stage.event, 'anna'))?.order, first.order);
+  assert.equal((await desk.checkout.findOpen(stage.event, 'buyer1'))?.order, first.order);
   await desk.checkout.pay(payCommand(first.order, 'pm_card_visa'));
-  assert.equal(await desk.checkout.findOpen(stage.event, 'anna'), null);
-  assert.equal((await reserved(desk, stage, 'anna', [7])).state, 'reserved');
+  assert.equal(await desk.checkout.findOpen(stage.event, 'buyer1'), null);
+  assert.equal((await reserved(desk, stage, 'buyer1', [7])).state, 'reserved');
 });
 
 test('P1: two cards in two tabs at once: one authorisation stands, one capture, the other tab is told', async () => {
   for (let round = 0; round < 5; round += 1) {
     const stage = await stageEvent(database);
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     const answers = await Promise.all([
       desk.checkout.pay(payCommand(order.order, 'pm_card_visa')),
       desk.checkout.pay(payCommand(order.order, 'pm_card_mastercard')),
@@ -118,7 +118,7 @@ test('P1: two cards in two tabs at once: one authorisation stands, one capture, 
 
 test('P5: after a decline another card gets a new key; the repeat of the declined request is no new attempt', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const first = payCommand(order.order, 'pm_card_chargeDeclinedInsufficientFunds');
   const declined = await desk.checkout.pay(first);
   assert.ok(declined.kind === 'declined');
@@ -138,7 +138,7 @@ test('P5: after a decline another card gets a new key; the repeat of the decline
 
 test('3-D Secure accepted: the buyer goes to his bank, comes back and has bought', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action, JSON.stringify(pending));
   const again = await desk.checkout.refresh(order.order);
@@ -156,7 +156,7 @@ test('3-D Secure accepted: the buyer goes to his bank, comes back and has bought
 
 test('3-D Secure refused: told as declined, and another card buys', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action);
   await simulator.answerBank(pending.action.url, 'refuse');
@@ -169,7 +169,7 @@ test('3-D Secure refused: told as declined, and another card buys', async () => 
 
 test('3-D Secure abandoned: at the deadline the payment is ended, the seats are free, nothing is charged', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action);
   await reconcile(database, desk, 1);
@@ -180,7 +180,7 @@ test('3-D Secure abandoned: at the deadline the payment is ended, the seats are 
   assert.equal(closed?.state, 'closed');
   assert.equal(closed?.reason, 'not_paid_in_time');
   await auditEvent(database, simulator, stage.event);
-  assert.equal((await reserved(desk, stage, 'berta', [1, 2])).state, 'reserved');
+  assert.equal((await reserved(desk, stage, 'buyer2', [1, 2])).state, 'reserved');
   // Saying yes to the bank now reserves nothing: the order's object is cancelled.
   await simulator.answerBank(pending.action.url, 'authorise');
   const { intents } = await simulator.ledger();
@@ -189,7 +189,7 @@ test('3-D Secure abandoned: at the deadline the payment is ended, the seats are 
 
 test('the buyer authenticates in the last moment: money reserved after all still buys the seats', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action);
   await simulator.answerBank(pending.action.url, 'authorise');
@@ -201,13 +201,13 @@ test('the buyer authenticates in the last moment: money reserved after all still
 
 test('closing frees the seats at once; with a payment at the bank that payment is ended first', async () => {
   const stage = await stageEvent(database);
-  const plain = await reserved(desk, stage, 'anna', [1]);
+  const plain = await reserved(desk, stage, 'buyer1', [1]);
   const closed = await desk.checkout.close(plain.order);
   assert.ok(closed.kind === 'closed');
   assert.equal(closed.order.state, 'closed');
   assert.equal((await desk.checkout.close(plain.order)).kind, 'closed');
   assert.equal((await desk.checkout.pay(payCommand(plain.order, 'pm_card_visa'))).kind, 'ended');
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
   assert.ok(pending.kind === 'pending' && pending.action);
   const ended = await desk.checkout.close(order.order);
@@ -219,7 +219,7 @@ test('closing frees the seats at once; with a payment at the bank that payment i
 
 test('closing after a decline also cancels the provider object, so that nothing can be authorised on it', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await desk.checkout.pay(payCommand(order.order, 'pm_card_chargeDeclined'));
   assert.equal((await desk.checkout.close(order.order)).kind, 'closed');
   await reconcile(database, desk);
@@ -230,7 +230,7 @@ test('closing after a decline also cancels the provider object, so that nothing 
 
 test('S6: an order not paid by its deadline is closed, never before it, and pays no more', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   assert.ok(Math.abs(order.paymentDeadline - order.createdAt - 600_000) < 2_000);
   await reconcile(database, desk, 1);
   assert.equal((await desk.checkout.find(order.order))?.state, 'reserved');

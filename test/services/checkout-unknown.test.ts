@@ -156,7 +156,7 @@ test(`P4: authorise, capture and void answered by ${noVerdicts.join(', ')}: unkn
 
 test('P5: after a reset connection the SDK sends the same request again: one confirmation, one charge', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   for (const route of ['create', 'confirm', 'capture'])
     await simulator.fault('drop_after', { match: { route }, times: 1 });
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
@@ -171,7 +171,7 @@ test('P5: after a reset connection the SDK sends the same request again: one con
 
 test("P5: a void's key older than 20 h is never sent again either", async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await loseSeats(order.order);
   await simulator.fault('drop_before', { match: { route: 'cancel', reference: order.order } });
   await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
@@ -200,7 +200,7 @@ test("P5: a void's key older than 20 h is never sent again either", async () => 
 
 test('P4: until when the money can be taken is the order’s; its last day is on the operator’s list, and an expired one undoes the sale', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1, 2]);
+  const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await simulator.fault('hold_short', { match: { reference: order.order }, delayMs: 3_000 });
   await simulator.fault('drop_before', { match: { route: 'capture', reference: order.order } });
   const from = Date.now();
@@ -222,7 +222,7 @@ test('P4: until when the money can be taken is the order’s; its last day is on
   assert.equal(
     (
       await desk.checkout.pay(
-        payCommand((await reserved(desk, stage, 'berta', [1, 2])).order, 'pm_card_visa'),
+        payCommand((await reserved(desk, stage, 'buyer2', [1, 2])).order, 'pm_card_visa'),
       )
     ).kind,
     'bought',
@@ -231,7 +231,7 @@ test('P4: until when the money can be taken is the order’s; its last day is on
 
 test('P3: reserved as the provider says, not to be captured, and its time over: finally refused, and released', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   const refusing = deskWith({
     ...simulator.provider,
     capture: async () => ({ kind: 'unknown', reason: 'conflict', detail: 'reserved, yet not capturable' }),
@@ -251,14 +251,14 @@ test('P3: reserved as the provider says, not to be captured, and its time over: 
 for (const fault of ['capture_refused', 'hold_lost'] as const) {
   test(`P3: a capture that ends in ${fault} undoes the sale, and no reservation is left`, async () => {
     const stage = await stageEvent(database, { settings: { accountSeatsMax: 1 } });
-    const order = await reserved(desk, stage, 'anna', [1]);
+    const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { reference: order.order } });
     const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.equal(answer.kind === 'ended' && answer.order.reason, 'capture_refused');
     await simulator.clearFaults();
     await reconcile(database, desk, 1);
     assert.equal((await intentOf(order.order)).status, 'canceled');
-    const again = await reserved(desk, stage, 'anna', [1]);
+    const again = await reserved(desk, stage, 'buyer1', [1]);
     assert.equal((await desk.checkout.pay(payCommand(again.order, 'pm_card_visa'))).kind, 'bought');
     await auditEvent(database, simulator, stage.event);
   });
@@ -268,7 +268,7 @@ for (const fault of ['capture_refused', 'hold_lost'] as const) {
 
 test('P2, P3: while a void is refused the order waits to be released: it is no sale, nothing can be captured, a person is told', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await loseSeats(order.order);
   await simulator.fault('void_refused', { match: { reference: order.order } });
   await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
@@ -288,7 +288,7 @@ test('P2, P3: while a void is refused the order waits to be released: it is no s
 
 test('P4: a payment that the provider goes on processing keeps its seats beyond every deadline, is counted by age, and ends with its word', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   let processing = true;
   const slow = deskWith(
     changing(
@@ -331,8 +331,8 @@ test('P4: a payment that the provider goes on processing keeps its seats beyond 
 
 test('P2, P8: money that another hand captures before the sale is known buys the seats; of an order that ends, all goes back', async () => {
   const stage = await stageEvent(database);
-  const sold = await reserved(desk, stage, 'anna', [1]);
-  const lost = await reserved(desk, stage, 'berta', [2]);
+  const sold = await reserved(desk, stage, 'buyer1', [1]);
+  const lost = await reserved(desk, stage, 'buyer2', [2]);
   await loseSeats(lost.order);
   const hasty = deskWith({
     ...simulator.provider,
@@ -402,7 +402,7 @@ test('P8: giving back what was taken of an ended order survives lost answers and
 
 test('P1: a card that was refused by mistake and another that pays: ending the first takes nothing from the second', async () => {
   const stage = await stageEvent(database);
-  const order = await reserved(desk, stage, 'anna', [1]);
+  const order = await reserved(desk, stage, 'buyer1', [1]);
   await desk.checkout.pay(payCommand(order.order, 'pm_card_chargeDeclined'));
   const first = await last(order.order);
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
@@ -453,7 +453,7 @@ test('P1, P6: the page, the provider’s event and the reconciler at one success
 
 test('D3: a provider that says nothing keeps no unpaid order from being closed', async () => {
   const stage = await stageEvent(database);
-  const hanging = await reserved(desk, stage, 'anna', [1]);
+  const hanging = await reserved(desk, stage, 'buyer1', [1]);
   await simulator.fault('drop_before', { match: { route: 'confirm', reference: hanging.order } });
   await desk.checkout.pay(payCommand(hanging.order, 'pm_card_visa'));
   await simulator.clearFaults();
@@ -471,7 +471,7 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
   silent.reconciler.start();
   try {
     await until(async () => (await last(hanging.order)).attempts > 1, 'the silent payment to be looked at');
-    const unpaid = await reserved(desk, stage, 'berta', [2]);
+    const unpaid = await reserved(desk, stage, 'buyer2', [2]);
     await passDeadline(database, unpaid.order);
     await until(async () => (await stateOf(unpaid.order)) === 'closed', 'the other order to be closed');
   } finally {

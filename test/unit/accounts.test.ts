@@ -5,21 +5,21 @@ import { accountOf } from '../../src/sales/accounts.ts';
 
 test('P7: the spellings of one mailbox are one account', () => {
   const spellings: Record<string, string[]> = {
-    'anna.b@example.org': [
-      'Anna.B@Example.ORG',
-      ' anna.b@example.org ',
-      'anna.b+2@example.org',
-      'ａｎｎａ.b@example.org',
+    'first.b@example.org': [
+      'First.B@Example.ORG',
+      ' first.b@example.org ',
+      'first.b+2@example.org',
+      'ｆｉｒｓｔ.b@example.org',
     ],
     'x@xn--exmple-cua.org': ['x@exämple.org', 'X@EXÄMPLE.org', 'x@xn--exmple-cua.org', 'x+y+z@exämple.org'],
-    'annab@gmail.com': ['a.n.n.a.b@gmail.com', 'Anna.B+tickets@googlemail.com'],
+    'firstb@gmail.com': ['f.i.r.s.t.b@gmail.com', 'First.B+tickets@googlemail.com'],
     // Not a tag: nothing stands before it.
-    '+anna@example.org': ['+anna@example.org'],
+    '+first@example.org': ['+first@example.org'],
   };
   for (const [account, ways] of Object.entries(spellings)) {
     for (const way of ways) assert.equal(accountOf(way), account, way);
   }
-  assert.notEqual(accountOf('anna.b@example.org'), accountOf('annab@example.org'), 'dots count elsewhere');
+  assert.notEqual(accountOf('first.b@example.org'), accountOf('firstb@example.org'), 'dots count elsewhere');
 });
 
 test('P7: an account is the account of itself, and never empty', () => {

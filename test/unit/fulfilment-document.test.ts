@@ -95,7 +95,7 @@ test('a page for each valid ticket, whose code a scanner reads, in both sizes', 
     ['a4', [596, 842]],
     ['phone', [360, 760]],
   ] as const) {
-    const pdf = await render(issuedTo('Anna Müller'), size);
+    const pdf = await render(issuedTo('Käufer Größe'), size);
     const contents = contentsOf(pdf);
     assert.equal(contents.length, 2, 'a revoked ticket has no page');
     for (const content of contents) assert.equal(scan(content, [...box]), code);
