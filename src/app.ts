@@ -273,6 +273,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
       look: (event, code) => lookAtCode(db, event, code),
     }),
     operations: (order) => record.operationsOf(order),
+    refundsOf: (order) => routes.refundRecord.ofOrder(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown }),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({

@@ -1,5 +1,5 @@
 import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
-import { moneyWords, placeOf, plain, timeWords } from './words.ts';
+import { isolated, kindWords, moneyWords, placeOf, plain, timeWords } from './words.ts';
 
 /** What happened to an order and is told to its buyer: the names that SQL's `order_happened` takes. */
 export type Happening =
@@ -36,8 +36,11 @@ export interface LetterParts {
 interface Said {
   subject: string;
   title: string;
+  /** Foreign text in them is `isolated`. */
   paragraphs: string[];
   seats: IssuedSeat[];
+  /** What the seats cost: only where they are paid for. */
+  withPrices: boolean;
   /** The sum below the seats. */
   total: { words: string; amount: number } | null;
   link: string;
@@ -57,7 +60,8 @@ export function composeLetter(happening: Happening, parts: LetterParts): Letter 
   };
 }
 
-const openOrder = 'Your order';
+const openOrder = 'See your order';
+const overWords = 'These tickets are not valid any more:';
 const keepNote = 'Whoever has this link can see the order and its tickets: do not pass it on.';
 
 const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
@@ -69,10 +73,11 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
       subject: `Your tickets: ${issued.eventName}`,
       title: 'Your tickets',
       paragraphs: [
-        `Thank you, ${issued.buyer.name}. Your order is paid.`,
+        `Thank you, ${isolated(issued.buyer.name)}. Your order is paid.`,
         'Your tickets are in the attached document, one page each. Show the code at the entrance, on paper or on a screen.',
       ],
       seats,
+      withPrices: true,
       total: all ? { words: 'Total', amount: issued.amount } : null,
       link: 'See your order and your tickets',
       note: keepNote,
@@ -87,8 +92,10 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
       detail.amount
         ? moneyBack(issued, detail)
         : 'You have not been charged. What your bank had set aside is given back; it may show the reservation for some days.',
+      'You can choose seats again while there are any. The page of your order shows what is free near yours. These were your seats:',
     ],
     seats: issued.seats,
+    withPrices: false,
     total: null,
     link: openOrder,
     note: '',
@@ -98,11 +105,12 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
     subject: `Cancelled: your order for ${issued.eventName}`,
     title: issued.reason === 'event_cancelled' ? 'The event is cancelled' : 'Your order is cancelled',
     paragraphs: [
-      issued.reason === 'event_cancelled' ? `${issued.eventName} will not take place.` : '',
-      'Your tickets are valid no more.',
+      issued.reason === 'event_cancelled' ? `${isolated(issued.eventName)} will not take place.` : '',
       moneyBack(issued, detail),
+      issued.reason === 'capture_refused' ? 'Your seats went back on sale:' : overWords,
     ],
     seats: issued.seats,
+    withPrices: false,
     total: null,
     link: openOrder,
     note: '',
@@ -118,9 +126,11 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
       title: words,
       paragraphs: [
         moneyBack(issued, detail),
-        gone.length > 0 ? 'These tickets are valid no more:' : 'Your tickets stay valid.',
+        gone.length < issued.seats.length ? 'Your other tickets stay valid.' : '',
+        gone.length > 0 ? overWords : '',
       ],
       seats: gone,
+      withPrices: false,
       total: null,
       link: openOrder,
       note: keepNote,
@@ -136,10 +146,11 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
       paragraphs: [
         detail.amount === undefined
           ? 'What you paid was given back to the card you paid with.'
-          : `${moneyWords(detail.amount, issued.currency)} were given back to the card you paid with.`,
+          : `${moneyWords(detail.amount, issued.currency)} was given back to the card you paid with.`,
         'It may take your bank some days to show it.',
       ],
       seats: [],
+      withPrices: false,
       total: null,
       link: openOrder,
       note: '',
@@ -149,13 +160,13 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
 };
 
 function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
-  if (amount === 0) return '';
+  if (amount === 0) return 'No money goes back for them.';
   if (issued.reason === 'capture_refused')
     return 'Your payment could not be taken. You have not been charged.';
   const days = 'It may take your bank some days to show it.';
   return amount === undefined
     ? `What you paid goes back to the card you paid with. ${days}`
-    : `${moneyWords(amount, issued.currency)} go back to the card you paid with. ${days}`;
+    : `${moneyWords(amount, issued.currency)} goes back to the card you paid with. ${days}`;
 }
 
 /** A note about the event, for all letters. */
@@ -175,7 +186,8 @@ function seatPrice(seat: IssuedSeat, { issued }: LetterParts): string {
 function asText(said: Said, parts: LetterParts): string {
   const { issued, orderUrl } = parts;
   const seats = said.seats.map(
-    (seat) => `- ${placeOf(seat)} (${plain(seat.category)}): ${seatPrice(seat, parts)}`,
+    (seat) =>
+      `- ${placeOf(seat)} (${kindWords(seat)})${said.withPrices ? `: ${seatPrice(seat, parts)}` : ''}`,
   );
   const sums = said.total
     ? [
@@ -186,7 +198,7 @@ function asText(said: Said, parts: LetterParts): string {
   const blocks = [
     said.title,
     eventLines(parts).join('\n'),
-    ...said.paragraphs.map(plain),
+    ...said.paragraphs,
     [...seats, ...sums].filter(Boolean).join('\n'),
     `${said.link}:\n${orderUrl}`,
     said.note,
@@ -214,8 +226,8 @@ function asHtml(said: Said, parts: LetterParts): string {
   const { issued, orderUrl } = parts;
   const rows = said.seats.map((seat) =>
     tableRow(
-      `${foreign(placeOf(seat))}<br><span style="color:#4a5160">${foreign(plain(seat.category))}</span>`,
-      escapeHtml(seatPrice(seat, parts)),
+      `${escapeHtml(placeOf(seat))}<br><span style="color:#4a5160">${escapeHtml(kindWords(seat))}</span>`,
+      said.withPrices ? escapeHtml(seatPrice(seat, parts)) : '',
     ),
   );
   if (said.total && issued.orderFee > 0) {
@@ -233,7 +245,7 @@ function asHtml(said: Said, parts: LetterParts): string {
     `<body style="${styles.body}"><div style="${styles.card}">`,
     `<h1 style="${styles.title}">${escapeHtml(said.title)}</h1>`,
     `<p style="${styles.event}">${eventLines(parts).map(foreign).join('<br>')}</p>`,
-    ...said.paragraphs.filter(Boolean).map((words) => `<p>${foreign(plain(words))}</p>`),
+    ...said.paragraphs.filter(Boolean).map((words) => `<p>${escapeHtml(words)}</p>`),
     rows.length > 0 ? `<table role="presentation" style="${styles.table}">${rows.join('')}</table>` : '',
     `<p><a href="${escapeHtml(orderUrl)}" style="${styles.button}">${escapeHtml(said.link)}</a></p>`,
     said.note ? `<p style="${styles.small}">${escapeHtml(said.note)}</p>` : '',
@@ -246,7 +258,7 @@ function tableRow(what: string, price: string): string {
   return `<tr><td style="${styles.cell}">${what}</td><td style="${styles.price}">${price}</td></tr>`;
 }
 
-/** Text that somebody else wrote: its direction is its own affair. */
+/** A line that somebody else wrote: its direction is its own affair. */
 function foreign(text: string): string {
   return `<bdi>${escapeHtml(text)}</bdi>`;
 }

@@ -2,7 +2,7 @@ import PDFDocument from 'pdfkit';
 import { createDocumentFonts } from './document-fonts.ts';
 import { createPainter, type Painter } from './document-painter.ts';
 import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
-import { moneyWords, plain, timeWords } from './words.ts';
+import { kindWords, moneyWords, plain, timeWords } from './words.ts';
 
 export type DocumentSize = 'a4' | 'phone';
 
@@ -157,7 +157,7 @@ function paintPlace({ painter, ticket }: Page, box: Box): number {
   for (const [label, value, share] of parts) {
     const width = unit * share - 10;
     const y = painter.text(label, { x, y: box.y, width, size: 10, color: grey });
-    const end = painter.text(value, { x, y, width, size: 24, least: 11, weight: 'bold', linesMax: 2 });
+    const end = painter.text(value, { x, y, width, size: 24, least: 10, weight: 'bold', linesMax: 3 });
     bottom = Math.max(bottom, end);
     x += unit * share;
   }
@@ -167,20 +167,16 @@ function paintPlace({ painter, ticket }: Page, box: Box): number {
 function paintFacts({ painter, issued, ticket, number, of }: Page, box: Box): number {
   const facts: [label: string, value: string][] = [
     ['Name', plain(issued.buyer.name)],
-    ['Category', [plain(ticket.category), kindWords(ticket.kind)].filter(Boolean).join(', ')],
+    ['Category', kindWords(ticket)],
     ['Price', moneyWords(ticket.price + ticket.fee, issued.currency)],
     ['Ticket', `${number} of ${of}`],
   ];
   let { y } = box;
   for (const [label, value] of facts) {
     y = painter.text(label, { ...box, y, size: 9, color: grey });
-    y = painter.text(value, { ...box, y, size: 13, least: 10, linesMax: 2 }) + 6;
+    y = painter.text(value, { ...box, y, size: 13, least: 9, linesMax: 3 }) + 6;
   }
   return y;
-}
-
-function kindWords(kind: string): string {
-  return kind === 'full' ? '' : plain(kind);
 }
 
 function paintCode({ painter, issued, ticket }: Page, box: Box): void {

@@ -21,6 +21,9 @@ const rightToLeft =
 const mayTurn =
   /[\u0590-\u08ff\u200f\u202b\u202e\u2067\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
+/** They say how the letters stand, and are none. */
+const mark = /\p{Bidi_Control}/u;
+
 /** As its first letter has it. */
 export function directionOf(text: string): Direction {
   if (!mayTurn.test(text)) return 'ltr';
@@ -45,6 +48,10 @@ export function visualPieces<Font>(
   let index = 0;
   for (const character of line) {
     const level = levels?.[index] ?? 0;
+    if (mark.test(character)) {
+      index += character.length;
+      continue;
+    }
     const before = segments.at(-1);
     const font = fontOf(character, before?.font);
     const isRtl = level % 2 === 1;
@@ -82,7 +89,7 @@ const ellipsis = '…';
 
 /**
  * Breaks a text into lines no wider than `width`, `linesMax` at most; what does not fit ends in an ellipsis. A word that is
- * wider than a line is broken between letters.
+ * wider than a line is broken between letters. `whole`: nothing is missing and no word is broken.
  */
 export function breakLines(
   text: string,
@@ -92,7 +99,8 @@ export function breakLines(
   if (text !== '' && widthOf(text) <= limits.width) return { lines: [text], whole: true };
   const lines: string[] = [];
   let line = '';
-  for (const piece of piecesOf(text, limits.width, widthOf)) {
+  const { pieces, broken } = piecesOf(text, limits.width, widthOf);
+  for (const piece of pieces) {
     if (line === '' || widthOf((line + piece).trimEnd()) <= limits.width) {
       line += line === '' ? piece.trimStart() : piece;
       continue;
@@ -101,14 +109,18 @@ export function breakLines(
     line = piece.trimStart();
   }
   if (line.trimEnd()) lines.push(line.trimEnd());
-  if (lines.length <= limits.linesMax) return { lines, whole: true };
+  if (lines.length <= limits.linesMax) return { lines, whole: !broken };
   const kept = lines.slice(0, limits.linesMax);
   kept.push(shortened(`${kept.pop()}${ellipsis}`, limits.width, widthOf));
   return { lines: kept, whole: false };
 }
 
 /** Words with what follows them up to the next chance to break. */
-function piecesOf(text: string, width: number, widthOf: (line: string) => number): string[] {
+function piecesOf(
+  text: string,
+  width: number,
+  widthOf: (line: string) => number,
+): { pieces: string[]; broken: boolean } {
   const pieces: string[] = [];
   for (const { segment, isWordLike } of words.segment(text)) {
     const before = pieces.at(-1);
@@ -118,9 +130,10 @@ function piecesOf(text: string, width: number, widthOf: (line: string) => number
     if (sticks || joins) pieces[pieces.length - 1] += segment;
     else pieces.push(segment);
   }
-  return pieces.flatMap((piece) =>
+  const fitting = pieces.flatMap((piece) =>
     widthOf(piece.trimEnd()) <= width ? [piece] : brokenWord(piece, width, widthOf),
   );
+  return { pieces: fitting, broken: fitting.length > pieces.length };
 }
 
 function brokenWord(word: string, width: number, widthOf: (line: string) => number): string[] {

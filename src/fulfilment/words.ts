@@ -11,16 +11,21 @@ export function placeOf({ section, row, number }: Pick<IssuedSeat, 'section' | '
 
 export function sectionWords(section: string): string {
   const name = plain(section);
-  return /^[\p{L}\p{N}]{1,4}$/u.test(name) ? `Section ${name}` : name;
+  return /^[\p{L}\p{N}]{1,4}$/u.test(name) ? `Section ${isolated(name)}` : isolated(name);
 }
 
 export function rowWords(row: string): string {
-  return row ? `row ${plain(row)}` : '';
+  return row ? `row ${isolated(row)}` : '';
 }
 
 export function seatWords({ row, number }: { row: string; number: string }): string {
-  if (number) return `seat ${plain(number)}`;
+  if (number) return `seat ${isolated(number)}`;
   return row ? '' : 'standing, no numbered seat';
+}
+
+/** `Category 1, Reduced`; that a ticket is full price goes without saying. */
+export function kindWords({ category, kind }: Pick<IssuedSeat, 'category' | 'kind'>): string {
+  return [category, kind === 'full' ? '' : kind].filter(Boolean).map(isolated).join(', ');
 }
 
 /** Exact, whatever the sum: the decimals are text until they are printed. */
@@ -43,6 +48,18 @@ export function timeWords(at: number, timeZone: string): string {
 
 /** Control characters, and those that reorder the text around them: other people's text shall not rearrange ours. */
 const disturbing = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
+
+const fromRightToLeft =
+  /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+/**
+ * Foreign text within a sentence of ours. One that is written from right to left is set apart by the marks of Unicode's bidirectional
+ * algorithm (UAX #9: FSI … PDI): our words around it stay in their order, whoever shows them.
+ */
+export function isolated(text: string): string {
+  const shown = plain(text);
+  return fromRightToLeft.test(shown) ? `\u2068${shown}\u2069` : shown;
+}
 
 /** Foreign text on one line of ours. */
 export function plain(text: string): string {

@@ -9,6 +9,7 @@ import { areNone, fullKind, rightsNeeded } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
+import type { RefundState } from '../sales/refunds.ts';
 import { linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { createBestSeats } from './best-seats.ts';
@@ -191,7 +192,11 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const order = await mine(request);
       const own = order.visitor === visitors.of(request);
-      return { ...(await answer(order)), ...(own ? { secret: credentials.orderSecretOf(order.order) } : {}) };
+      return {
+        ...(await answer(order)),
+        ...(await refundsIn(deps, order)),
+        ...(own ? { secret: credentials.orderSecretOf(order.order) } : {}),
+      };
     },
   );
 
@@ -232,6 +237,21 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       return { tickets: await ticketAnswers(deps, order) };
     },
   );
+}
+
+/** A buyer is told what he gets back and whether he has it; who works at one that failed is not his affair. */
+async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'refunds'>> {
+  if (state !== 'paid' && state !== 'cancelled') return {};
+  const made = (await deps.refundsOf(order)).filter(({ amount }) => amount > 0);
+  if (made.length === 0) return {};
+  const back: readonly RefundState[] = ['done', 'elsewhere'];
+  return {
+    refunds: made.map((refund) => ({
+      amount: refund.amount,
+      state: back.includes(refund.state) ? ('done' as const) : ('under_way' as const),
+      createdAt: new Date(refund.createdAt).toISOString(),
+    })),
+  };
 }
 
 async function ticketAnswers(deps: HttpDeps, order: Order) {

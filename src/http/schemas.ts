@@ -186,6 +186,15 @@ export const OrderSchema = Type.Object({
   paymentDeadline: time(),
   serverTime: time(),
   near: Type.Optional(Type.Array(SeatInfoSchema)),
+  refunds: Type.Optional(
+    Type.Array(
+      Type.Object({
+        amount: minorUnits(),
+        state: Type.Union([Type.Literal('under_way'), Type.Literal('done')]),
+        createdAt: time(),
+      }),
+    ),
+  ),
   secret: Type.Optional(Type.String()),
   payment: Type.Object({
     state: Type.Enum([...paymentStates]),

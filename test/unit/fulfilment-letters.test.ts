@@ -54,7 +54,7 @@ test('the confirmation names seats, fees and total; a letter for tickets that ar
 test('what ended tells about the money as it is', () => {
   const cancelled: IssuedOrder = { ...issued, state: 'cancelled', reason: 'event_cancelled' };
   const off = composeLetter('order.cancelled', { ...parts, issued: cancelled, detail: { amount: 10_600 } });
-  assert.match(off?.text ?? '', /The Show will not take place\.[\s\S]*€106\.00 go back to the card/);
+  assert.match(off?.text ?? '', /The Show will not take place\.[\s\S]*€106\.00 goes back to the card/);
   const refused: IssuedOrder = { ...issued, state: 'cancelled', reason: 'capture_refused' };
   assert.match(
     composeLetter('order.cancelled', { ...parts, issued: refused })?.text ?? '',
@@ -62,7 +62,10 @@ test('what ended tells about the money as it is', () => {
   );
   assert.match(composeLetter('order.closed_late', parts)?.text ?? '', /not been charged/);
   const some = composeLetter('refund.created', { ...parts, detail: { amount: 5_250, seats: [2] } });
-  assert.match(some?.text ?? '', /€52\.50 go back[\s\S]*valid no more:\s+- Section 112, row 4, seat 10/);
+  assert.match(
+    some?.text ?? '',
+    /€52\.50 goes back[\s\S]*not valid any more:\s+- Section 112, row 4, seat 10/,
+  );
   assert.equal(composeLetter('refund.created', { ...parts, issued: cancelled }), null, 'one letter, not two');
 });
 
@@ -74,6 +77,24 @@ test('foreign text stays on its line and turns nothing round', () => {
   });
   assert.equal(letter?.subject, 'Your tickets: A B <b>"');
   assert.ok(!letter?.html.includes('<b>'));
+});
+
+test('names from right to left leave the words around them in their order; what it is besides full price is said', () => {
+  const abroad = {
+    ...issued,
+    eventName: 'مهرجان القاهرة 2026',
+    reason: 'event_cancelled',
+    seats: [{ ...issued.seats[0]!, section: 'יציע 12', kind: 'Reduced' }],
+  };
+  const { text = '', html = '' } = composeLetter('order.cancelled', { ...parts, issued: abroad }) ?? {};
+  for (const words of [
+    '\u2068مهرجان القاهرة 2026\u2069 will not take place.',
+    '\u2068יציע 12\u2069, row 4, seat 9',
+    'Stalls, Reduced',
+  ]) {
+    assert.ok(text.includes(words), `${words} in\n${text}`);
+    assert.ok(html.includes(words), `${words} in\n${html}`);
+  }
 });
 
 test('places and sums are said as people say them', () => {

@@ -14,6 +14,8 @@ test('a line is cut where its direction changes, and its pieces stand as they ar
   assert.deepEqual(shown('Row שורה 4'), ['Row ', '4', 'שורה ']);
   assert.deepEqual(shown('שלום Anna כהן'), [' כהן', 'Anna', 'שלום ']);
   assert.deepEqual(shown('محمد 2026'), ['2026', 'محمد ']);
+  // What is set apart leaves the words around it in their order; the marks themselves are not painted.
+  assert.deepEqual(shown('\u2068יציע 12\u2069, row 4'), ['12', 'יציע ', ', row 4']);
 });
 
 test('brackets are mirrored where the text runs from right to left', () => {
@@ -37,4 +39,5 @@ test('lines break between words, and within a word only when it is wider than a 
   assert.deepEqual(broken('abcdefghij', 4).lines, ['abcd', 'efgh', 'ij']);
   assert.deepEqual(broken('one two three four', 7, 2), { lines: ['one two', 'three…'], whole: false });
   assert.deepEqual(broken('', 7).lines, []);
+  assert.ok(!broken('abcdefghij', 4).whole, 'a smaller size is better than a broken word');
 });

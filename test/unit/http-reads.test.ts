@@ -109,6 +109,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   checkout: forbidden('checkout'),
   provider: forbidden('provider'),
   operations: forbidden('operations'),
+  refundsOf: forbidden('refundsOf'),
   tickets: forbidden('tickets'),
   ready: forbidden('ready'),
 });

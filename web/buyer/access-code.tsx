@@ -48,6 +48,7 @@ async function showCode(buyer: Buyer, code: string): Promise<string | null> {
 /** The field for a code; once one is taken, what it opens, and the way to another. */
 export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
   const input = useRef<HTMLInputElement>(null);
+  const taken = useRef<HTMLParagraphElement>(null);
   const [error, setError] = useState<string | null>(null);
   const [again, setAgain] = useState(false);
   const busy = state.busy === 'code';
@@ -55,8 +56,8 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
   if (state.code && !again && !refused) {
     return (
       <section class="access-code stack" aria-label={words.title}>
-        <p>
-          <strong>{state.code.code}</strong> {words.opened(whatOpens(state.event!, state.code))}
+        <p ref={taken} tabIndex={-1}>
+          <strong>{state.code.code}</strong> · {words.opened(whatOpens(state.event!, state.code))}
           {state.code.seatsMax !== null && ` ${words.seatsMax(state.code.seatsMax)}`}
         </p>
         <div>
@@ -78,6 +79,8 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
     else if (opened) {
       setAgain(false);
       announce(words.opened(whatOpens(state.event!, opened)));
+      // The field that had the focus is gone by then.
+      requestAnimationFrame(() => taken.current?.focus());
     }
   };
   return (

@@ -80,11 +80,7 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
       {state.hold && <ChangeNote buyer={buyer} />}
       <NotNow phase={state.status!.phase} />
       <RefusalView buyer={buyer} state={state} drawing={drawing} onTake={setSelected} replaces={replaces} />
-      {hasCodes(event) && (
-        <div class="card">
-          <AccessCode buyer={buyer} state={state} />
-        </div>
-      )}
+      {hasCodes(event) && <CodeWhileChoosing buyer={buyer} state={state} />}
       <Ways way={way} onWay={setWay} />
       <div class={way === 'best' ? 'choose-grid narrow-grid' : 'choose-grid'}>
         <div class="choose-main card">
@@ -99,6 +95,21 @@ export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }
         {(way !== 'best' || selected.size > 0) && panel}
       </div>
     </section>
+  );
+}
+
+/** Few have a code, and the seats are what the page is for: closed until it is wanted, or until one is in use. */
+function CodeWhileChoosing({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
+  const code = <AccessCode buyer={buyer} state={state} />;
+  if (state.code) return <div class="card">{code}</div>;
+  return (
+    <details class="card access-code-closed" open={state.problem?.field === '/code'}>
+      <summary>{texts.access.have}</summary>
+      <div class="stack">
+        <p class="muted">{texts.access.help}</p>
+        {code}
+      </div>
+    </details>
   );
 }
 

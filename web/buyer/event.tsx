@@ -242,7 +242,7 @@ function Countdown({ ms }: { ms: number }) {
 
 export function PriceTable({ event }: { event: EventObject }) {
   return (
-    <table>
+    <table class="price-table">
       <thead>
         <tr>
           <th scope="col">{texts.event.category}</th>
@@ -251,32 +251,35 @@ export function PriceTable({ event }: { event: EventObject }) {
           </th>
         </tr>
       </thead>
-      <tbody>
-        {event.prices.map((one) => (
-          <tr key={one.category}>
-            <td>
+      {event.prices.map((one) => (
+        <tbody key={one.category}>
+          <tr>
+            <th scope="rowgroup">
               <Swatch color={one.color} /> {one.category}
               {one.locked && <div class="muted small">{texts.access.locked}</div>}
-            </td>
+            </th>
             <td class="amount">
               {money(one.price, event.currency)}
-              {(event.kinds ?? []).map(({ id, name, locked }) => {
-                const price = one.kinds?.[id];
-                if (price === undefined) return null;
-                return (
-                  <div key={id} class="small">
-                    {texts.access.kinds.option(name, money(price, event.currency))}
-                    {locked && <span class="muted"> ({texts.access.locked})</span>}
-                  </div>
-                );
-              })}
               {one.fee > 0 && (
                 <div class="muted small">{texts.event.fee(money(one.fee, event.currency))}</div>
               )}
             </td>
           </tr>
-        ))}
-      </tbody>
+          {(event.kinds ?? []).map(({ id, name, locked }) => {
+            const price = one.kinds?.[id];
+            if (price === undefined) return null;
+            return (
+              <tr key={id} class="of-kind">
+                <th scope="row">
+                  {name}
+                  {locked && <div class="muted small">{texts.access.locked}</div>}
+                </th>
+                <td class="amount">{money(price, event.currency)}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      ))}
     </table>
   );
 }

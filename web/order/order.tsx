@@ -4,7 +4,7 @@ import { announce } from '../shared/live.tsx';
 import { SeatTable } from '../shared/seat-table.tsx';
 import { Notice, Shell } from '../shared/shell.tsx';
 import { createStore, useStore } from '../shared/store.ts';
-import { money, timeOfDay } from '../shared/texts/format.ts';
+import { dateTime, money, timeOfDay } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { followOrder, type OrderPageState } from './follow-order.ts';
 import { Tickets } from './tickets.tsx';
@@ -53,19 +53,26 @@ export function OrderPage(props: { orderId: string; secret: string | null }) {
         {order && state.load === 'ready' && (
           <>
             <h1 class="order-title">{words.for(order.eventName)}</h1>
-            <StateCard order={order} />
+            <StateCard order={order} refundedSeats={refundedIn(order, state.tickets)} />
             {order.state === 'paid' &&
               (state.tickets ? (
                 <Tickets tickets={state.tickets} order={order} secret={order.secret ?? props.secret} />
               ) : (
                 <p class="pulse">{words.ticketsSoon}</p>
               ))}
-            <Details order={order} />
+            <Details order={order} refundedSeats={refundedIn(order, state.tickets)} />
           </>
         )}
       </div>
     </Shell>
   );
+}
+
+/** Seats of a paid order whose tickets are not valid any more; known once its tickets are. */
+function refundedIn(order: OrderAnswer, tickets: OrderPageState['tickets']): readonly number[] {
+  if (order.state !== 'paid' || !tickets) return [];
+  const valid = new Set(tickets.map(({ seat }) => seat.seat));
+  return order.seats.map(({ seat }) => seat).filter((seat) => !valid.has(seat));
 }
 
 interface Said {
@@ -75,8 +82,9 @@ interface Said {
   link?: { href: string; label: string };
 }
 
-function StateCard({ order }: { order: OrderAnswer }) {
+function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats: readonly number[] }) {
   const said = sayState(order);
+  const { refunds = [] } = order;
   useEffect(() => announce(said.title), [said.title]);
   return (
     <section class={`card stack state-card ${said.tone}`}>
@@ -84,6 +92,14 @@ function StateCard({ order }: { order: OrderAnswer }) {
       {said.text.map((sentence) => (
         <p key={sentence}>{sentence}</p>
       ))}
+      {refundedSeats.length > 0 && <p>{words.refundedSeats(refundedSeats.length)}</p>}
+      {refunds.length > 0 && (
+        <ul class="refunds">
+          {refunds.map(({ amount, state, createdAt }) => (
+            <li key={createdAt}>{words.refund[state](money(amount, order.currency), dateTime(createdAt))}</li>
+          ))}
+        </ul>
+      )}
       {order.near && order.near.length > 0 && (
         <div>
           <p>{words.near}</p>
@@ -121,19 +137,30 @@ function sayState(order: OrderAnswer): Said {
     case 'confirmed':
       return { title: words.confirmedTitle, text: [words.confirmed], tone: 'good' };
     case 'paid':
-      return { title: words.paidTitle, text: [words.keep], tone: 'good' };
+      return { title: words.paidTitle, text: [words.sent(order.buyer.email), words.keep], tone: 'good' };
     case 'voiding':
       return { title: words.voidingTitle, text: [words.voiding], tone: 'bad', link: again };
     case 'closed':
-      return { title: words.closedTitle, text: [reason], tone: 'warn', link: again };
+      // Of an event that does not take place there is nothing to choose again.
+      return order.reason === 'event_cancelled'
+        ? { title: words.eventCancelledTitle, text: [words.endedOtherwise], tone: 'warn' }
+        : { title: words.closedTitle, text: [reason], tone: 'warn', link: again };
     case 'cancelled':
-      return order.reason === 'capture_refused'
-        ? { title: words.cancelledTitle, text: [reason], tone: 'bad', link: again }
-        : {
-            title: words.cancelledTitle,
-            text: order.reason ? [reason, words.cancelledMoney] : [words.cancelledMoney],
-            tone: 'warn',
-          };
+      return sayCancelled(order, reason, again);
+  }
+}
+
+function sayCancelled(order: OrderAnswer, reason: string, again: Said['link']): Said {
+  const money = order.refunds ? words.cancelledBank : words.cancelledMoney;
+  switch (order.reason) {
+    case 'capture_refused':
+      return { title: words.cancelledTitle, text: [reason], tone: 'bad', link: again };
+    case 'event_cancelled':
+      return { title: words.eventCancelledTitle, text: [words.ticketsOver, money], tone: 'warn' };
+    case 'refunded':
+      return { title: words.refundedTitle, text: [reason, money], tone: 'warn' };
+    default:
+      return { title: words.cancelledTitle, text: [money], tone: 'warn' };
   }
 }
 
@@ -168,7 +195,7 @@ function sayReserved(order: OrderAnswer, eventPage: string): Said {
   return { title: words.checkingTitle, text: [words.checking], tone: 'good' };
 }
 
-function Details({ order }: { order: OrderAnswer }) {
+function Details({ order, refundedSeats }: { order: OrderAnswer; refundedSeats: readonly number[] }) {
   const { instrument } = order.payment;
   return (
     <section class="card stack details">
@@ -201,6 +228,7 @@ function Details({ order }: { order: OrderAnswer }) {
         currency={order.currency}
         orderFee={order.orderFee}
         total={order.amount}
+        noteOf={(seat) => (refundedSeats.includes(seat) ? words.refundedSeat : null)}
       />
     </section>
   );

@@ -37,7 +37,9 @@ export function Tickets(props: {
                 <h3>{texts.map.sectionName(ticket.seat.sectionName)}</h3>
                 <p class="ticket-seat">{where}</p>
                 <p class="muted">
-                  {ticket.seat.category} · <span class="num">{money(ticket.seat.price, order.currency)}</span>
+                  {ticket.seat.category}
+                  {ticket.seat.kindName && ` · ${ticket.seat.kindName}`} ·{' '}
+                  <span class="num">{money(ticket.seat.price, order.currency)}</span>
                 </p>
                 <p class="muted small">{order.buyer.name}</p>
                 <details class="no-print small">
@@ -76,22 +78,26 @@ function svgOf(markup: string): Element[] {
 }
 
 function CopyLink() {
-  const [copied, setCopied] = useState(false);
+  const [state, setState] = useState<'idle' | 'copied' | 'failed'>('idle');
+  const labels = { idle: words.copy, copied: words.copied, failed: words.copyFailed };
+  const say = (next: 'copied' | 'failed') => {
+    setState(next);
+    announce(labels[next]);
+  };
   return (
     <button
       type="button"
       class="button"
       onClick={() => {
-        navigator.clipboard?.writeText(location.href).then(
-          () => {
-            setCopied(true);
-            announce(words.copied);
-          },
-          () => setCopied(false),
+        // Browsers have no clipboard for pages that came without https.
+        if (!navigator.clipboard) return say('failed');
+        navigator.clipboard.writeText(location.href).then(
+          () => say('copied'),
+          () => say('failed'),
         );
       }}
     >
-      {copied ? words.copied : words.copy}
+      {labels[state]}
     </button>
   );
 }
@@ -105,7 +111,9 @@ const phoneWidthMax = 600;
  */
 function Download(props: { order: string; secret: string | null }) {
   const [state, setState] = useState<'idle' | 'busy' | 'failed'>('idle');
+  const labels = { idle: words.download, busy: texts.basket.working, failed: words.downloadFailed };
   const download = async () => {
+    if (state === 'busy') return;
     setState('busy');
     const size = window.innerWidth <= phoneWidthMax ? 'phone' : 'a4';
     const headers = props.secret ? { authorization: `Bearer ${props.secret}` } : undefined;
@@ -121,8 +129,8 @@ function Download(props: { order: string; secret: string | null }) {
     }
   };
   return (
-    <button type="button" class="button" disabled={state === 'busy'} onClick={() => void download()}>
-      {state === 'failed' ? words.downloadFailed : words.download}
+    <button type="button" class="button" aria-disabled={state === 'busy'} onClick={() => void download()}>
+      {labels[state]}
     </button>
   );
 }

@@ -1,4 +1,4 @@
-import type { ComponentChildren } from 'preact';
+import { type ComponentChildren, Fragment } from 'preact';
 import type { SeatInfo } from '../../src/http/api-types.ts';
 import { money } from './texts/format.ts';
 import { texts } from './texts/texts.ts';
@@ -14,8 +14,11 @@ export function SeatTable(props: {
   onRemove?: (seat: number) => void;
   /** Where the kind of each ticket can be chosen: the control for one seat, in place of the kind's name. */
   kindOf?: (seat: SeatInfo, where: string) => ComponentChildren;
+  /** What has become of a seat's ticket. */
+  noteOf?: (seat: number) => string | null;
 }) {
   const { seats, currency } = props;
+  const columns = props.onRemove ? 3 : 2;
   return (
     <table class="seat-table">
       <thead>
@@ -34,8 +37,10 @@ export function SeatTable(props: {
       <tbody>
         {seats.map((seat) => {
           const where = texts.map.seat(seat);
-          return (
-            <tr key={seat.seat}>
+          const chooser = props.kindOf?.(seat, `${texts.map.sectionName(seat.sectionName)}, ${where}`);
+          const note = props.noteOf?.(seat.seat);
+          const row = (
+            <tr key={seat.seat} class={chooser ? 'has-kind' : undefined}>
               <td>
                 <strong>{texts.map.sectionName(seat.sectionName)}</strong>
                 <div>{where}</div>
@@ -43,7 +48,7 @@ export function SeatTable(props: {
                   {seat.category}
                   {!props.kindOf && seat.kindName && ` · ${seat.kindName}`}
                 </div>
-                {props.kindOf?.(seat, `${texts.map.sectionName(seat.sectionName)}, ${where}`)}
+                {note && <div class="small">{note}</div>}
               </td>
               <td class="amount">
                 {money(seat.price, currency)}
@@ -64,6 +69,15 @@ export function SeatTable(props: {
                 </td>
               )}
             </tr>
+          );
+          if (!chooser) return row;
+          return (
+            <Fragment key={seat.seat}>
+              {row}
+              <tr class="kind-row">
+                <td colSpan={columns}>{chooser}</td>
+              </tr>
+            </Fragment>
           );
         })}
       </tbody>

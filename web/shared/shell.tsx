@@ -10,13 +10,15 @@ export function Shell(props: { test?: boolean; nav?: ComponentChildren; children
       <a class="skip" href="#main">
         {texts.skip}
       </a>
-      {props.test && <p class="test-banner">{texts.testMode}</p>}
-      <header class="bar">
-        <a class="brand" href="/">
-          <Mark />
-          {texts.brand}
-        </a>
-        {props.nav}
+      <header>
+        {props.test && <p class="test-banner">{texts.testMode}</p>}
+        <div class="bar">
+          <a class="brand" href="/">
+            <Mark />
+            {texts.brand}
+          </a>
+          {props.nav}
+        </div>
       </header>
       <main id="main" tabIndex={-1}>
         {props.children}

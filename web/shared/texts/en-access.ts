@@ -11,6 +11,7 @@ export const accessTexts = {
   presaleFrom: 'Presale from',
   phase: 'Presale',
   help: 'Some tickets of this event are only for those who were given a code.',
+  have: 'I have an access code',
   code: 'Your access code',
   hint: 'Capitals, spaces and dashes do not matter.',
   use: 'Use the code',

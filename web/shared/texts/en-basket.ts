@@ -40,7 +40,7 @@ export const paymentTexts = {
   name: 'Name',
   nameHint: 'As it should stand on the tickets.',
   email: 'E-mail',
-  emailHint: 'It belongs to the order. The tickets appear on the next page; no mail is sent.',
+  emailHint: 'Your tickets are sent there, and they appear on the next page.',
   nameMissing: 'Enter your name.',
   emailWrong: 'Enter an e-mail address such as name@example.org.',
   toCard: 'Continue to the card',

@@ -1,5 +1,18 @@
 import { plural } from './format.ts';
 
+/** As the payment provider names them. */
+const brands: Record<string, string> = {
+  amex: 'American Express',
+  cartes_bancaires: 'Cartes Bancaires',
+  diners: 'Diners Club',
+  discover: 'Discover',
+  eftpos_au: 'eftpos',
+  jcb: 'JCB',
+  mastercard: 'Mastercard',
+  unionpay: 'UnionPay',
+  visa: 'Visa',
+};
+
 export const orderTexts = {
   title: 'Your order',
   for: (event: string) => `Your order for ${event}`,
@@ -7,7 +20,7 @@ export const orderTexts = {
   buyer: 'Buyer',
   amount: 'Amount',
   card: 'Card',
-  cardEnding: (brand: string, last4: string) => `${brand} ending in ${last4}`,
+  cardEnding: (brand: string, last4: string) => `${brands[brand] ?? brand} ending in ${last4}`,
   seats: 'Seats',
   tickets: 'Your tickets',
   ticketCount: (n: number) => plural(n, { one: '# ticket', other: '# tickets' }),
@@ -16,9 +29,11 @@ export const orderTexts = {
   downloadFailed: 'That did not work. Try again.',
   qrLabel: (where: string) => `Ticket code for ${where}`,
   code: 'Code as text',
+  sent: (email: string) => `The tickets are sent to ${email} too.`,
   keep: 'Keep the link to this page: whoever has it can see the tickets. Each code lets one person in, once.',
   copy: 'Copy the link',
   copied: 'The link was copied.',
+  copyFailed: 'Copy it from the address bar.',
   ticketsSoon: 'Your tickets are being made. They appear here in a moment.',
   paidTitle: 'Paid. The seats are yours.',
   confirmedTitle: 'The seats are yours.',
@@ -41,11 +56,25 @@ export const orderTexts = {
     'Nothing was charged. The reservation on your card is being lifted; some banks show it for a few days.',
   closedTitle: 'This order has ended',
   cancelledTitle: 'This order is cancelled',
+  eventCancelledTitle: 'The event is cancelled',
+  refundedTitle: 'This order was refunded',
+  ticketsOver: 'It will not take place, and its tickets are not valid any more.',
+  refundedSeats: (n: number) =>
+    plural(n, {
+      one: '# ticket of this order was refunded and is not valid any more. The others stay valid.',
+      other: '# tickets of this order were refunded and are not valid any more. The others stay valid.',
+    }),
+  refundedSeat: 'refunded, not valid any more',
+  refund: {
+    under_way: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: on its way to your card.`,
+    done: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: given back.`,
+  },
+  cancelledBank: 'Banks take a few days to show what was given back.',
   cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
   ends: {
     not_paid_in_time: 'It was not paid in time, and the seats went back on sale. Nothing was charged.',
     late_payment:
-      'Your payment came only after the time for it was over, and your seats were released. You have not been charged; the reservation on your card is being lifted, which some banks show for a few days.',
+      'Your payment came only after the time for it was over, and by then your seats were released. Nothing was charged: the reservation on your card is being lifted; some banks show it for a few days.',
     closed_by_buyer: 'You cancelled it, and the seats were given back. Nothing was charged.',
     seats_lost:
       'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
