@@ -40,7 +40,7 @@ export function createMailTask(parts: MailTaskParts): Task {
       const letter = await compose(parts, owed, issued);
       if (!letter) return await recordMail(db, owed.mail, { state: 'not_needed' });
       const mail = await envelop(parts, owed, issued, letter);
-      const outcome = await Promise.race([parts.transport.send(mail), whenAborted(signal)]);
+      const outcome = await unlessStopped(signal, parts.transport.send(mail));
       if (outcome.kind === 'taken') return await recordMail(db, owed.mail, { state: 'sent' });
       if (outcome.kind === 'not_now') throw new MailNotTaken(outcome.error);
       log.warn({ ...about, error: outcome.error }, 'the mail server refuses a mail for good');
@@ -56,12 +56,22 @@ export function createMailTask(parts: MailTaskParts): Task {
 }
 
 /** A mail server that keeps us waiting does not keep the process from ending: the mail is sent again after it. */
-function whenAborted(signal: AbortSignal | undefined): Promise<SendOutcome> {
-  return new Promise((resolve) => {
-    const stop = (): void => resolve({ kind: 'not_now', error: 'stopped while sending' });
-    if (signal?.aborted) stop();
-    else signal?.addEventListener('abort', stop, { once: true });
+export async function unlessStopped(
+  signal: AbortSignal | undefined,
+  sending: Promise<SendOutcome>,
+): Promise<SendOutcome> {
+  let stop = (): void => {};
+  const stopped = new Promise<SendOutcome>((resolve) => {
+    stop = () => resolve({ kind: 'not_now', error: 'stopped while sending' });
   });
+  if (signal?.aborted) stop();
+  // The signal lives as long as the worker.
+  signal?.addEventListener('abort', stop, { once: true });
+  try {
+    return await Promise.race([sending, stopped]);
+  } finally {
+    signal?.removeEventListener('abort', stop);
+  }
 }
 
 function mailIn(payload: unknown): string {

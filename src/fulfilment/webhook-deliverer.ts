@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
@@ -70,6 +71,8 @@ export function createWebhookDeliverer(options: WebhookDelivererOptions): Webhoo
   const { db, send, clock, random, log } = options;
   const times = { ...usualTimes, ...options.times };
   const stopping = new AbortController();
+  // One listener a delivery under way: more than Node takes for a leak.
+  setMaxListeners(0, stopping.signal);
   const cutting = new AbortController();
   const underWay = new Set<Promise<void>>();
   let loops: Promise<unknown> | undefined;
