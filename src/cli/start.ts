@@ -38,7 +38,7 @@ export async function startCommand(context: StartContext, flags: StartFlags): Pr
     for (const warning of config.warnings) progress(`Note: ${warning}`);
     const app = await createApp(config, { ...context, roles: chosen, shutdown, onProgress: progress });
     const event = flags.demo ? await firstEvent(app, context, demoSeats) : null;
-    if (!shutdown.requested.aborted) print(welcome(app, event));
+    if (!shutdown.requested.aborted) print(welcome(app, event, config.redis));
     const end = await shutdown.ended;
     if (end.kind !== 'closed') fail(`Not everything ended in order: ${end.open.join(', ')}.`);
     else if (end.failed.length > 0) fail(`Could not be closed in order: ${end.failed.join(', ')}.`);
@@ -92,7 +92,7 @@ async function untilVisible(url: string, clock: Clock): Promise<void> {
   }
 }
 
-function welcome(app: App, event: string | null): string {
+function welcome(app: App, event: string | null, redis: Config['redis']): string {
   if (!app.url) return '\nRunning without the web role.\nCtrl-C stops it.\n';
   const lines = [
     '',
@@ -102,6 +102,9 @@ function welcome(app: App, event: string | null): string {
     `  API        ${app.url}/docs`,
   ];
   if (app.simulatorUrl) lines.push(`  Payments   simulated: ${app.simulatorUrl}  (card 4242 4242 4242 4242)`);
+  const servers = [...(redis.embedded ? ['private'] : []), ...redis.servers.map(({ name }) => name)];
+  if (servers.length > 0)
+    lines.push(`  Redis      ${servers.join(', ')}  (Postgres takes over when it is lost)`);
   if (app.mailboxUrl) lines.push(`  Mail       kept here: ${app.mailboxUrl}`);
   return [...lines, '', '  Ctrl-C stops everything; the next start goes on where this one ended.', ''].join(
     '\n',
