@@ -1,9 +1,10 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
+import { announce } from '../shared/live.tsx';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { money } from '../shared/texts/format.ts';
-import { Field, refusal, type Said, SaidView } from './fields.tsx';
+import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.refunds;
@@ -24,6 +25,7 @@ export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => voi
   const { event } = props;
   const path = `/api/organiser/events/${encodeURIComponent(event.id)}/cancellation`;
   const [progress, setProgress] = useState<CancellationProgress | null>(null);
+  const [moved, setMoved] = useState(false);
   const [said, setSaid] = useState<Said>(null);
   const load = async () => {
     const answer = await call<CancellationProgress>(path);
@@ -48,13 +50,14 @@ export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => voi
       <h3>{words.cancel.title}</h3>
       <SaidView said={said} />
       {progress ? (
-        <Progress progress={progress} onRetry={() => void retry()} />
+        <Progress progress={progress} moved={moved} onRetry={() => void retry()} />
       ) : (
         <AskForm
           path={path}
           onSaid={setSaid}
           onStarted={(started) => {
             setProgress(started);
+            setMoved(true);
             props.onChanged();
           }}
         />
@@ -106,6 +109,7 @@ function AskForm(props: {
           {asked.unpaidOrders > 0 && <p>{words.cancel.unpaid(asked.unpaidOrders)}</p>}
           <Field
             id="cancel-code"
+            focus
             label={words.cancel.type(asked.confirmation)}
             value={typed}
             onValue={setTyped}
@@ -137,20 +141,32 @@ function AskForm(props: {
   );
 }
 
-function Progress({ progress, onRetry }: { progress: CancellationProgress; onRetry: () => void }) {
+function Progress(props: {
+  progress: CancellationProgress;
+  /** It follows the form that asked for it. */
+  moved: boolean;
+  onRetry: () => void;
+}) {
+  const { progress, moved, onRetry } = props;
   const { refunds, closed, left, ending, currency } = progress;
+  const isDone = progress.state === 'done';
+  const wasDone = useRef(isDone);
+  useEffect(() => {
+    if (isDone && !wasDone.current) announce(words.cancel.done);
+    wasDone.current = isDone;
+  }, [isDone]);
   const decided = Object.values(refunds).reduce((sum, one) => sum + one.refunds, closed);
   const failed = refunds.failed?.refunds ?? 0;
   return (
     <div class="stack">
-      <p>
+      <p tabIndex={-1} ref={moved ? focusOnce : undefined}>
         <strong>{progress.state === 'done' ? words.cancel.done : words.cancel.running}</strong>
         {` · ${progress.reason}`}
       </p>
       <label>
         {words.cancel.progress} <progress max={decided + left + ending} value={decided} />
       </label>
-      <ul>
+      <ul class="plain">
         {Object.entries(refunds).map(([state, one]) => (
           <li key={state}>
             {`${words.cancel.refunds(one.refunds, money(one.amount, currency))}: ${words.refundStates[state] ?? state}`}

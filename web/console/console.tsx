@@ -4,6 +4,7 @@ import { Shell } from '../shared/shell.tsx';
 import { consoleTexts as words } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { EventList, EventPanel } from './events.tsx';
+import { focusOnce } from './fields.tsx';
 import { NewEvent } from './new-event.tsx';
 import { Plans } from './plans.tsx';
 import { Reconcile } from './reconcile.tsx';
@@ -40,7 +41,14 @@ export function Console() {
       }
     >
       <div class="stack-l">
-        <h1>{words.title}</h1>
+        {/* Another element for each, so that the focus moves to it when somebody has signed in. */}
+        {email ? (
+          <h1 key="in" tabIndex={-1} ref={focusOnce}>
+            {words.title}
+          </h1>
+        ) : (
+          <h1 key="out">{words.title}</h1>
+        )}
         {email === undefined && <p class="pulse">{texts.loading}</p>}
         {email === null && <SignIn onIn={setEmail} />}
         {email && <Desk onOut={() => setEmail(null)} />}

@@ -7,6 +7,8 @@ import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.entry;
+/** Whoever stands at the door reads this first. */
+const turnedAway = { tone: 'bad' as const, title: words.notIn };
 
 type Answer =
   | { result: 'valid'; seat: { section: string; row: string; number: string } | null }
@@ -53,7 +55,7 @@ export function Entry({ event }: { event: OrganiserEvent }) {
       >
         <Field id="entry-gate" label={words.gate} value={gate} onValue={setGate} />
         <Field id="entry-code" label={words.code} value={code} onValue={setCode} />
-        <div>
+        <div class="beside">
           <button type="submit" class="button">
             {words.check}
           </button>
@@ -79,12 +81,12 @@ function sayEntry(answer: Answer): Said {
       return { tone: 'good', text: results.valid(place) };
     }
     case 'used':
-      return { tone: 'bad', text: results.used(dateTime(answer.at), answer.gate) };
+      return { ...turnedAway, text: results.used(dateTime(answer.at), answer.gate) };
     case 'revoked':
-      return { tone: 'bad', text: results.revoked[answer.why] ?? results.forged };
+      return { ...turnedAway, text: results.revoked[answer.why] ?? results.forged };
     case 'other_event':
-      return { tone: 'bad', text: results.other(answer.eventName ?? '') };
+      return { ...turnedAway, text: results.other(answer.eventName ?? '') };
     case 'forged':
-      return { tone: 'bad', text: results.forged };
+      return { ...turnedAway, text: results.forged };
   }
 }

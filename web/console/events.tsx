@@ -7,7 +7,7 @@ import { Blocks } from './blocks.tsx';
 import { CancelEvent } from './cancellation.tsx';
 import { Codes } from './codes.tsx';
 import { Entry } from './entry.tsx';
-import { refusal, type Said, SaidView } from './fields.tsx';
+import { focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
 import { Refunds } from './refunds.tsx';
@@ -78,7 +78,9 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
       {event && (
         <>
           <div class="event-row">
-            <h2>{event.name}</h2>
+            <h2 tabIndex={-1} ref={focusOnce}>
+              {event.name}
+            </h2>
             {event.phase !== 'draft' && (
               <a class="button" href={`/events/${encodeURIComponent(event.id)}`}>
                 {words.page}
@@ -86,7 +88,12 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
             )}
           </div>
           <Figures event={event} />
-          <SaleControls event={event} onChanged={() => void load()} />
+          <SaleControls
+            // What cancelling the event changed is no change by somebody else.
+            key={String(event.phase === 'cancelled')}
+            event={event}
+            onChanged={() => void load()}
+          />
           <Limits event={event} />
           <Codes event={event} />
           {event.layoutHash && <Blocks event={event} />}

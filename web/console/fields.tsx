@@ -15,6 +15,8 @@ export function Field(props: {
   required?: boolean;
   inputMode?: 'decimal' | 'numeric';
   list?: string;
+  /** Takes the focus when it appears. */
+  focus?: boolean;
 }) {
   return (
     <div class="field">
@@ -26,6 +28,7 @@ export function Field(props: {
         required={props.required}
         inputMode={props.inputMode}
         list={props.list}
+        ref={props.focus ? focusOnce : undefined}
         aria-describedby={props.hint ? `${props.id}-hint` : undefined}
         onInput={(event) => props.onValue(event.currentTarget.value)}
       />
@@ -38,14 +41,31 @@ export function Field(props: {
   );
 }
 
+/** For `ref`: takes the focus when it appears, so that whoever works by keyboard goes on there. */
+export function focusOnce(node: HTMLElement | null): void {
+  if (node && !node.dataset.shown) {
+    node.dataset.shown = 'yes';
+    node.focus();
+  }
+}
+
 /** What a request came to: said where it was asked, in a region that is there before. */
-export type Said = { tone: 'good' | 'bad' | 'warn'; text: string; more?: ComponentChildren } | null;
+export type Said = {
+  tone: 'good' | 'bad' | 'warn';
+  /** Of what went wrong: “That did not work”, unless it is told here. */
+  title?: string;
+  text: string;
+  more?: ComponentChildren;
+} | null;
 
 export function SaidView({ said }: { said: Said }) {
   return (
     <div role="status" aria-live="polite">
       {said && (
-        <Notice tone={said.tone} title={said.tone === 'bad' ? consoleTexts.failed : undefined}>
+        <Notice
+          tone={said.tone}
+          title={said.title ?? (said.tone === 'bad' ? consoleTexts.failed : undefined)}
+        >
           <p>{said.text}</p>
           {said.more}
         </Notice>

@@ -31,11 +31,11 @@ export function KindFields(props: {
   return (
     <fieldset class="stack">
       <legend class="label">{words.title}</legend>
-      <p class="hint">{words.help}</p>
+      <p class="muted small">{words.help}</p>
       {kinds.map((kind, i) => {
         const title = kind.name.trim() || words.nth(i + 1);
         return (
-          <fieldset key={kind.key} class="stack">
+          <fieldset key={kind.key} class="kind-draft stack">
             <legend>{title}</legend>
             <div class="columns">
               <Field

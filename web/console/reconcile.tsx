@@ -76,8 +76,8 @@ function FindingRow(props: { finding: Finding; onSaid: (said: Said) => void; onS
         }}
       >
         <Field id={`note-${finding}`} label={words.note} value={note} onValue={setNote} />
-        <div>
-          <button type="submit" class="button small" aria-label={words.settleOf(finding)}>
+        <div class="beside">
+          <button type="submit" class="button" aria-label={words.settleOf(finding)}>
             {words.settle}
           </button>
         </div>

@@ -4,7 +4,7 @@ import { Confirm } from '../shared/shell.tsx';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { dateTime, money } from '../shared/texts/format.ts';
-import { Field, minorOf, refusal, type Said, SaidView } from './fields.tsx';
+import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
 
 const words = consoleTexts.refunds;
@@ -84,12 +84,14 @@ function OneOrder({ id }: { id: string }) {
       <SaidView said={said} />
       {order && (
         <>
-          <h4>{`${words.orderOf(order.buyer.name)} · ${words.states[order.state] ?? order.state}`}</h4>
+          <h4 tabIndex={-1} key={`${order.state} ${order.refunds?.length}`} ref={focusOnce}>
+            {`${words.orderOf(order.buyer.name)} · ${words.states[order.state] ?? order.state}`}
+          </h4>
           {order.state === 'paid' && <RefundForm order={order} onSaid={setSaid} onMade={() => void load()} />}
           {(order.refunds ?? []).length > 0 && (
             <>
               <h4>{words.list}</h4>
-              <ul>
+              <ul class="plain">
                 {order.refunds?.map((refund) => (
                   <li key={refund.refund}>{sayRefund(refund)}</li>
                 ))}

@@ -127,7 +127,7 @@ function EndpointRow({ one, onSaid, onChanged }: Part & { one: Endpoint }) {
           {words.log}
           {name}
         </button>
-        <button type="button" class="button small" onClick={() => setSure(true)}>
+        <button type="button" class="button small" aria-expanded={sure} onClick={() => setSure(true)}>
           {words.remove}
           {name}
         </button>
@@ -265,21 +265,23 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
         </div>
         <Field id="webhook-note" label={words.note} value={note} hint={words.noteHint} onValue={setNote} />
       </div>
-      <fieldset class="stack">
+      <fieldset>
         <legend class="label">{words.what}</legend>
-        {happenings.map((one) => (
-          <label key={one}>
-            <input
-              type="checkbox"
-              checked={wanted.has(one)}
-              onChange={(change) => {
-                const rest = [...wanted].filter((other) => other !== one);
-                setWanted(new Set(change.currentTarget.checked ? [...rest, one] : rest));
-              }}
-            />{' '}
-            {one}
-          </label>
-        ))}
+        <div class="row-boxes">
+          {happenings.map((one) => (
+            <label key={one}>
+              <input
+                type="checkbox"
+                checked={wanted.has(one)}
+                onChange={(change) => {
+                  const rest = [...wanted].filter((other) => other !== one);
+                  setWanted(new Set(change.currentTarget.checked ? [...rest, one] : rest));
+                }}
+              />{' '}
+              {one}
+            </label>
+          ))}
+        </div>
       </fieldset>
       <div>
         <button type="submit" class="button" aria-disabled={busy}>

@@ -94,7 +94,13 @@ export function Confirm(props: {
   onNo: () => void;
 }) {
   const ref = useRef<HTMLButtonElement>(null);
-  useEffect(() => ref.current?.focus(), []);
+  useEffect(() => {
+    const before = document.activeElement;
+    ref.current?.focus();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
   return (
     <Notice tone="warn">
       <p>{props.ask}</p>

@@ -155,7 +155,7 @@ export const enConsole = {
     weak: 'Empty: no limit. An address that nobody checks is a weak limit.',
     cooldown: 'Make buyers wait who let holds end unpaid again and again',
     cooldownHint: (after: number, first: number, max: number) =>
-      `From ${count(after)} unpaid holds in a row on: ${plural(first, { one: '# minute', other: '# minutes' })}, doubling up to ${plural(max, { one: '# minute', other: '# minutes' })}.`,
+      `From ${plural(after, { one: 'the first unpaid hold', other: '# unpaid holds in a row' })} on: ${plural(first, { one: '# minute', other: '# minutes' })}, doubling up to ${plural(max, { one: '# minute', other: '# minutes' })}.`,
     cooling: (n: number) =>
       plural(n, { one: '# buyer is waiting just now.', other: '# buyers are waiting just now.' }),
     save: 'Set the limits',

@@ -62,6 +62,7 @@ export const enEntry = {
   check: 'Let in',
   list: 'List for gates without a network',
   listHelp: 'The key and the revoked tickets. It is as old as the time you load it.',
+  notIn: 'Do not let in',
   results: {
     valid: (place: string) => `Valid. ${place}`,
     used: (at: string, gate: string | null) =>
