@@ -21,7 +21,7 @@ CREATE TABLE entry_scans (
   gate      text,
   scan      text,
   actor     text NOT NULL,
-  detail    text,                            -- why: of 'revoked' the reason, of 'undone' what was said
+  why       text,                            -- of 'revoked': as in entry_refusal
   recorded_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX entry_scans_ticket ON entry_scans (event_no, ticket_id);
@@ -75,11 +75,12 @@ END $$;
 CREATE FUNCTION entry_undo(p_event integer, p_ticket uuid, p_at timestamptz, p_reason text, p_actor text)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  n entries; d entry_scans; v_seat integer;
+  n entries; d entry_scans;
+  v_seat integer; v_order uuid;
 BEGIN
   PERFORM event_lock_shared(p_event);
   -- The gates wait: they hold the ticket's row too.
-  SELECT seat_no INTO v_seat FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR NO KEY UPDATE;
+  SELECT seat_no, order_id INTO v_seat, v_order FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR NO KEY UPDATE;
   DELETE FROM entries
   WHERE event_no = p_event AND ticket_id = p_ticket AND (p_at IS NULL OR epoch_ms(at) = epoch_ms(p_at)) RETURNING * INTO n;
   IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
@@ -89,10 +90,10 @@ BEGIN
   IF FOUND THEN
     INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, p_ticket, d.at, d.gate, d.scan, d.actor);
   END IF;
-  INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, detail)
-  VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor, p_reason);
+  INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+  VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor);
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,
-    jsonb_build_object('ticket', p_ticket, 'at', n.at, 'gate', n.gate, 'by', n.actor, 'reason', p_reason));
+    jsonb_build_object('order', v_order, 'ticket', p_ticket, 'at', n.at, 'gate', n.gate, 'by', n.actor, 'reason', p_reason));
   RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', v_seat,
     'next', CASE WHEN d.entry_scan_no IS NOT NULL THEN jsonb_build_object('at', epoch_ms(d.at), 'gate', d.gate) END);
 END $$;
@@ -131,7 +132,7 @@ BEGIN
     v_why := entry_refusal(v_phase, t);
     IF v_why = 'refunded' AND t.revoked_at > s.at THEN v_why := NULL; END IF;
     IF v_why IS NOT NULL THEN
-      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, detail)
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, why)
       VALUES (p_event, s.ticket, 'revoked', s.at, s.gate, s.scan, p_actor, v_why);
       CONTINUE;
     END IF;
@@ -165,7 +166,7 @@ CREATE FUNCTION entry_standing(p_event integer, p_scans jsonb, p_known text[]) R
     'scan', one ->> 'scan', 'ticket', one ->> 'ticket', 'repeated', no::text = ANY (p_known),
     'kind', CASE WHEN n.scan IS NOT NULL THEN 'entered' ELSE d.what END,
     'at', epoch_ms(coalesce(n.at, d.at)), 'gate', CASE WHEN n.scan IS NOT NULL THEN n.gate ELSE d.gate END,
-    'seat', t.seat_no, 'why', CASE WHEN d.what = 'revoked' THEN d.detail END,
+    'seat', t.seat_no, 'why', d.why,
     'others', CASE WHEN n.scan IS NOT NULL OR d.what = 'double' THEN (
       SELECT coalesce(jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at), '[]')
       FROM entry_uses(p_event, (one ->> 'ticket')::uuid) u WHERE u.scan IS DISTINCT FROM one ->> 'scan') END) ORDER BY no), '[]')

@@ -3,6 +3,7 @@ import type { PaymentProvider } from './payments/provider.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Logger } from './runtime/log.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
+import { cleanRegularly } from './sales/cleaning.ts';
 import { type Cooldowns, createCooldowns, judgeHoldEndsRegularly } from './sales/cooldowns.ts';
 import type { Db } from './sales/db.ts';
 import type { SalesRecord } from './sales/record.ts';
@@ -22,11 +23,15 @@ export async function startCooldowns({ db, clock, log, shutdown }: Parts): Promi
   return cooldowns;
 }
 
-/** The worker's part: holds that ended are judged, and the provider's payments compared with the record. */
+/**
+ * The worker's part: holds that ended are judged, the provider's payments compared with the record, and its events cleaned
+ * away after `eventsKeptDays`.
+ */
 export function startLimitTasks(
-  parts: Parts & { provider: PaymentProvider; record: SalesRecord; owner: string },
+  parts: Parts & { provider: PaymentProvider; record: SalesRecord; owner: string; eventsKeptDays: number },
 ): void {
-  const { shutdown, ...rest } = parts;
+  const { shutdown, eventsKeptDays, ...rest } = parts;
+  shutdown.add('cleaning', cleanRegularly({ ...rest, keptMs: eventsKeptDays * 24 * 3_600_000 }));
   shutdown.add('ends of holds', judgeHoldEndsRegularly(rest));
   const report = createReconcileReport({ ...rest, handOver: handOverTo(parts.record) });
   shutdown.add('comparing with the provider', report.start());

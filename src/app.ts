@@ -203,7 +203,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     inbox.start();
     onProviderEvent = inbox.wake;
     const { provider } = payments;
-    startLimitTasks({ db, clock, log, shutdown, provider, record, owner: processName(config, random) });
+    const eventsKeptDays = config.providerEventsKeptDays;
+    const limits = { provider, record, owner: processName(config, random), eventsKeptDays };
+    startLimitTasks({ db, clock, log, shutdown, ...limits });
   }
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);

@@ -8,6 +8,7 @@ import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
 import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerLimitCommands } from './cli/limits.ts';
+import { registerMailCommands } from './cli/mail.ts';
 import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerQueueCommands } from './cli/queue.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
@@ -116,6 +117,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
+  registerMailCommands(program, organising);
   registerTicketCommands(program, { ...organising, dataDir: () => config().dataDir });
   registerWebhookCommands(program, { ...organising, addresses: () => config().webhooks });
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });

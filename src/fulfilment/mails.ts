@@ -1,5 +1,4 @@
 import type { OrderId } from '../core/hold.ts';
-import { audit } from '../sales/audit.ts';
 import type { Db } from '../sales/db.ts';
 import type { Order } from '../sales/record.ts';
 
@@ -63,21 +62,59 @@ export async function mailTroubles(db: Db, limit: number): Promise<{ count: numb
   return { count: rows[0]?.count ?? 0, mails: rows.map(({ count: _, ...mail }) => mail) };
 }
 
-/** The operator has mended what was wrong: the mail is owed again. False when it is not on the list. */
-export async function tryMailAgain(db: Db, mail: string, actor: string): Promise<boolean> {
-  const rows = await db.query<{ event_no: number }>(
-    'mail_again',
-    `WITH again AS (
-       UPDATE mails m SET state = 'due', updated_at = clock_timestamp()
-       FROM orders o
-       WHERE o.order_id = m.order_id AND m.mail_id = $1
-         AND (m.state = 'refused' OR (m.state = 'due' AND m.last_error IS NOT NULL))
-       RETURNING m.mail_id, o.event_no)
-     SELECT event_no, job_enqueue('mail', jsonb_build_object('mail', mail_id), 'mail/' || mail_id) FROM again`,
+/** A mail as the operator sees it. Times are epoch ms. */
+export interface MailSheet extends Omit<MailTrouble, 'state'> {
+  state: OwedMail['state'];
+  /** The mail that this one was sent as a copy of, because a person asked for it. */
+  copyOf: string | null;
+  /** When the queue tries next; null: it does not wait there, or was given up. */
+  nextAt: number | null;
+}
+
+/** Its job in the queue has the time of the next attempt, unless none is left. */
+const sheet = `m.mail_id AS mail, m.order_id AS "order", e.event_id AS event, m.what, m.state, m.attempts,
+  m.last_error AS error, m.created_at AS "createdAt", m.updated_at AS "updatedAt", m.copy_of AS "copyOf",
+  CASE WHEN m.state = 'due' THEN (
+    SELECT run_at FROM graphile_worker.jobs WHERE key = 'mail/' || m.mail_id AND attempts < max_attempts) END AS "nextAt"`;
+
+/** All mails of an order, the oldest first. */
+export function mailsOfOrder(db: Db, order: OrderId): Promise<MailSheet[]> {
+  return db.query<MailSheet>(
+    'mails_of_order',
+    `SELECT ${sheet} FROM mails m JOIN orders o USING (order_id) JOIN events e USING (event_no)
+     WHERE m.order_id = $1 ORDER BY m.created_at, m.mail_id`,
+    [order],
+  );
+}
+
+export async function mailSheet(db: Db, mail: string): Promise<MailSheet | null> {
+  const rows = await db.query<MailSheet>(
+    'mail_sheet',
+    `SELECT ${sheet} FROM mails m JOIN orders o USING (order_id) JOIN events e USING (event_no) WHERE m.mail_id = $1`,
     [mail],
   );
-  const [found] = rows;
-  if (!found) return false;
-  await audit(db, { actor, action: 'mail_again', event: found.event_no, detail: { mail } });
-  return true;
+  return rows[0] ?? null;
+}
+
+export type ResendOutcome =
+  /** It had failed: owed again, itself, under its own Message-ID. */
+  | { kind: 'again'; mail: string }
+  /** It had been sent, and a copy was asked for: a mail of its own, which no receiver drops as a repeat. */
+  | { kind: 'copied'; mail: string }
+  | { kind: 'sent' | 'not_needed' | 'unknown' }
+  /** It is owed and has not failed; `mail`: a copy of it is. */
+  | { kind: 'under_way'; mail?: string };
+
+/** Sends a mail again because a person asks for it; audited. */
+export async function resendMail(
+  db: Db,
+  mail: string,
+  { copy, actor }: { copy: boolean; actor: string },
+): Promise<ResendOutcome> {
+  const rows = await db.query<{ outcome: ResendOutcome }>(
+    'mail_resend',
+    'SELECT mail_resend($1, $2, $3) AS outcome',
+    [mail, copy, actor],
+  );
+  return rows[0]!.outcome;
 }

@@ -67,6 +67,8 @@ export interface Config {
         readonly apiBase: string;
         readonly live: boolean;
       };
+  /** How long the provider's events are kept after they were dealt with, days. */
+  readonly providerEventsKeptDays: number;
   readonly mail: {
     /** Undefined: mails go to the local mailbox. It may hold a password. */
     readonly smtpUrl: string | undefined;
@@ -104,6 +106,8 @@ interface Variable<T> {
 const variable = <T>(definition: Variable<T>): Variable<T> => definition;
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 const stripeApi = 'https://api.stripe.com';
+/** A day longer than Stripe lists an event, and can be told to send it again (https://docs.stripe.com/api/events). */
+const providerEventsDays = 31;
 
 const variables = {
   PORT: variable({
@@ -205,6 +209,12 @@ const variables = {
     doc: 'Folder that the published objects are also written to as files, for nginx or a CDN to serve.',
     otherwise: 'they are served from memory only',
     parse: (text) => ({ value: path.resolve(text) }),
+  }),
+  ONSALE_PROVIDER_EVENTS_DAYS: variable({
+    // Stripe delivers for three days and shows an event for 30: so long a repeat is known for one.
+    doc: 'For how many days the provider’s events are kept after they were dealt with, 4 to 3650. A repeat of one that was deleted does no harm: its payment is looked at once more.',
+    otherwise: `${providerEventsDays}`,
+    parse: (text) => wholeNumber(text, 4, 3_650),
   }),
   ONSALE_SMTP_URL: variable({
     doc: 'The mail server that takes what buyers are sent: smtp://user:password@host:587 (with a password only over STARTTLS) or smtps://…:465.',
@@ -314,6 +324,7 @@ function assemble(values: Values): Config {
     logLevel: values.ONSALE_LOG_LEVEL ?? 'warn',
     staticDir: values.ONSALE_STATIC_DIR,
     payments: payments(values),
+    providerEventsKeptDays: values.ONSALE_PROVIDER_EVENTS_DAYS ?? providerEventsDays,
     mail: {
       smtpUrl: values.ONSALE_SMTP_URL,
       from: values.ONSALE_MAIL_FROM ?? { name: 'Onsale', address: 'tickets@localhost' },

@@ -293,7 +293,7 @@ test('P6: events are deleted some time after they ended, those that are looked a
   const days = 24 * 3_600_000;
   await database.query(
     `INSERT INTO provider_events (provider_event_id, type, object, received_at, processed_at, due_at)
-     SELECT 'evt_ended_' || n, 'x', 'pi_x', now() - interval '40 days', now() - n * interval '1 minute' - interval '31 days', NULL
+     SELECT 'evt_ended_' || n, 'x', 'pi_x', now() - interval '40 days', now() - n * interval '1 minute' - interval '31 days', NULL::timestamptz
      FROM generate_series(1, 2500) n
      UNION ALL SELECT 'evt_young', 'x', 'pi_x', now() - interval '40 days', now() - interval '30 days', NULL
      UNION ALL SELECT 'evt_waits', 'x', 'pi_x', now() - interval '40 days', NULL, now() + interval '1 hour'`,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
+import { onsale } from '../support/onsale.ts';
 import { startTestSmtp, type TestSmtp } from '../support/smtp.ts';
 
 const hostile = '<script>alert("&")</script> Night\u202e';
@@ -118,9 +119,80 @@ describe('mail after a purchase', () => {
     await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
     assert.equal((await organiser.post(`/api/organiser/mails/${listed.mail}/again`)).status, 404);
     const [entry] = await app.database.query(
-      `SELECT actor, detail FROM audit_log WHERE action = 'mail_again'`,
+      `SELECT actor, detail FROM audit_log WHERE action = 'mail_again' AND detail ->> 'mail' = $1`,
+      [listed.mail],
     );
     assert.deepEqual(entry, { actor: email, detail: { mail: listed.mail } });
+  });
+
+  test('the command line lists what failed, shows it, sends it again under its Message-ID; what was sent comes once more only as a copy', async () => {
+    smtp.behave({ rcpt: '550 5.1.1 no such mailbox' });
+    const order = await (await app.admitted()).mustBuy(seats(1));
+    await until(async () => (await mailOf(order.order)).state === 'refused', 'the refusal');
+    const { mail } = await mailOf(order.order);
+    const listed = await onsale(['mail', 'list'], app.env);
+    assert.equal(listed.code, 1);
+    assert.match(
+      listed.out,
+      new RegExp(`${mail}  order.confirmed of order ${order.order} .*refused, 1 attempts: .*550`),
+    );
+    assert.ok(!listed.out.includes(order.buyer.email));
+    const shown = JSON.parse((await onsale(['mail', 'show', mail, '--json'], app.env)).out);
+    assert.deepEqual([shown.state, shown.attempts, shown.nextAt, shown.copyOf], ['refused', 1, null, null]);
+    smtp.behave(null);
+    const resent = await onsale(['mail', 'resend', mail], app.env);
+    assert.equal(resent.code, 0, resent.err);
+    await arrived(order.order);
+    await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
+    assert.equal((await onsale(['mail', 'list', '--json'], app.env)).out.trim(), '{"count":0,"mails":[]}');
+
+    const again = await onsale(['mail', 'resend', mail], app.env);
+    assert.equal(again.code, 1);
+    assert.match(again.err, /--copy/);
+    assert.equal(mailsAbout(order.order).length, 1);
+    const organiser = app.buyer();
+    const { email, password } = app.app.organiser;
+    assert.equal((await organiser.post('/api/organiser/sessions', { email, password })).status, 200);
+    const path = `/api/organiser/mails/${mail}/again`;
+    // However often it is asked for at once, there is one copy under way.
+    smtp.behave({ rcpt: '450 later' });
+    const copies = await Promise.all([1, 2, 3].map(() => organiser.post(path, { copy: true })));
+    assert.deepEqual(
+      copies.map(({ status }) => status),
+      [200, 200, 200],
+    );
+    const [copy, ...more] = new Set(copies.map(({ body }) => body.mail));
+    assert.ok(copy !== mail && more.length === 0, JSON.stringify([copy, more]));
+    const waits = async () => (await organiser.get(`/api/organiser/mails/${copy}`)).body;
+    await until(async () => {
+      const { attempts, error, nextAt, updatedAt } = await waits();
+      return attempts > 0 && /450 later/.test(error) && nextAt > updatedAt;
+    }, 'a try in vain, and the time of the next one');
+    smtp.behave(null);
+    await arrived(order.order, 2);
+    const [first, second] = mailsAbout(order.order).map(({ messageId }) => messageId);
+    assert.ok(
+      first?.includes(mail) && second?.includes(copy),
+      'a Message-ID of its own: no receiver drops it',
+    );
+    const all = await organiser.get(`/api/organiser/mails?order=${order.order}`);
+    assert.deepEqual(
+      all.body.mails.map(({ mail: id, copyOf }: { mail: string; copyOf: string }) => [id, copyOf]),
+      [
+        [mail, null],
+        [copy, mail],
+      ],
+    );
+    await until(async () => (await waits()).state === 'sent', 'the copy is recorded');
+    assert.equal((await onsale(['mail', 'show', 'nothing'], app.env)).code, 1);
+    const acts = await app.database.query(
+      `SELECT action, actor FROM audit_log WHERE detail ->> 'mail' = $1 ORDER BY 1`,
+      [mail],
+    );
+    assert.deepEqual(acts, [
+      { action: 'mail_again', actor: 'command line' },
+      { action: 'mail_copy', actor: email },
+    ]);
   });
 
   test('the ticket document is the buyer’s alone, in both sizes', async () => {

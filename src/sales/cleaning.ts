@@ -1,0 +1,51 @@
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Db } from './db.ts';
+
+/** What is kept for a while only (migrations/0020_cleaning.sql). */
+
+const gapMs = 10 * 60_000;
+/** A statement holds locks on so many rows, and a pass ends after so many of them: a flood is cleaned away over several. */
+const batchMax = 1_000;
+const batchesMax = 100;
+
+/** Deletes the provider's events that ended at least `keptMs` ago, as many as one pass takes; answers how many. */
+export async function cleanProviderEvents(db: Db, keptMs: number, signal?: AbortSignal): Promise<number> {
+  let total = 0;
+  for (let batch = 0; batch < batchesMax && !signal?.aborted; batch += 1) {
+    const rows = await db.query<{ deleted: number }>(
+      'provider_events_clean',
+      'SELECT provider_events_clean($1, $2) AS deleted',
+      [keptMs, batchMax],
+    );
+    const { deleted } = rows[0]!;
+    total += deleted;
+    if (deleted < batchMax) break;
+  }
+  return total;
+}
+
+/** Does it every ten minutes; answers what ends it. Several processes may: they share the work. */
+export function cleanRegularly(options: {
+  db: Db;
+  clock: Clock;
+  log: Logger;
+  keptMs: number;
+}): () => Promise<void> {
+  const { db, clock, log, keptMs } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const loop = (async () => {
+    while (!signal.aborted) {
+      await clock.sleep(gapMs, signal).catch(() => {});
+      if (signal.aborted) break;
+      await cleanProviderEvents(db, keptMs, signal).catch((err: unknown) =>
+        log.warn({ err }, 'old provider events were not cleaned away'),
+      );
+    }
+  })();
+  return async () => {
+    stopping.abort();
+    await loop;
+  };
+}
