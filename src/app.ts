@@ -30,7 +30,10 @@ import { createAccountTokens } from './http/account-token.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerMailbox } from './http/mailbox.ts';
 import { registerOrganiser } from './http/organiser.ts';
+import { registerOrganiserBuyers } from './http/organiser-buyers.ts';
 import { registerOrganiserEntry } from './http/organiser-entry.ts';
+import { registerOrganiserExports } from './http/organiser-exports.ts';
+import { registerOrganiserFigures } from './http/organiser-figures.ts';
 import { registerOrganiserMails } from './http/organiser-mails.ts';
 import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
 import { createOrganiserSessions } from './http/organiser-sessions.ts';
@@ -303,6 +306,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const gates = createOrganiserSessions({ ...organiserDeps, db });
   const server = await buildServer({ ...deps, pathMeter }, [
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
+    organisers.guarding((scope) => registerOrganiserFigures(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
     organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),
     organisers.guarding((scope) =>

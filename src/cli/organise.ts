@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { isSellable } from '../core/money.ts';
+import { decimalOf, isSellable } from '../core/money.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import { presaleFault, priceFault } from '../core/prices.ts';
@@ -8,6 +8,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
 import { createEvents, type Events, isEventTime } from '../sales/events.ts';
+import { refreshFigures, type SalesFigures } from '../sales/figures.ts';
 import { type PartitionSetting, partitionsMax } from '../sales/partitions.ts';
 import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
@@ -129,6 +130,18 @@ function registerEventCommands(program: Command, context: CliContext): void {
             ),
           );
         } else context.fail(`${id} is published already.`);
+      }),
+    );
+
+  event
+    .command('figures')
+    .description('What was sold of an event, and what became of the money.')
+    .argument('<event>')
+    .option('--json', 'print JSON')
+    .action((id: string, flags: { json?: boolean }) =>
+      withEvent(context, id, async (db, _events, record) => {
+        const figures = await refreshFigures(db, record.eventNo);
+        context.print(flags.json ? JSON.stringify(figures) : figuresText(figures, record.currency));
       }),
     );
 
@@ -331,6 +344,21 @@ export async function withDatabase(context: CliContext, act: (db: Db) => Promise
   } finally {
     await close();
   }
+}
+
+function figuresText(figures: SalesFigures, currency: string): string {
+  const money = (minor: number) => `${decimalOf(minor, currency)} ${currency}`;
+  const lines = figures.sold.map(
+    ({ category, kind, tickets, prices, fees }) =>
+      `  ${category}, ${kind}: ${tickets} tickets, ${money(prices)} and ${money(fees)} of fees`,
+  );
+  const orders = Object.entries(figures.orders).map(([state, n]) => `${n} ${state}`);
+  return [
+    `Tickets sold: ${figures.sold.reduce((sum, { tickets }) => sum + tickets, 0)}`,
+    ...lines,
+    `Orders: ${orders.join(', ') || 'none'}`,
+    `Money: ${money(figures.taken)} taken, ${money(figures.refunded)} refunded, ${money(figures.owed)} of refunds under way`,
+  ].join('\n');
 }
 
 export async function withEvent(

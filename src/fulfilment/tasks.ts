@@ -1,3 +1,4 @@
+import { createFiguresTask } from './figures-task.ts';
 import type { Tasks } from './job-queue.ts';
 import { createMailTask, type MailTaskParts } from './mail-task.ts';
 
@@ -7,5 +8,6 @@ export type TaskParts = MailTaskParts;
 export function createTasks(parts: TaskParts): Tasks {
   return {
     mail: createMailTask(parts),
+    figures: createFiguresTask(parts),
   };
 }

@@ -10,6 +10,7 @@ import { Entry } from './entry.tsx';
 import { focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
+import { Money } from './money.tsx';
 import { Refunds } from './refunds.tsx';
 import { SaleControls } from './sale-controls.tsx';
 import type { OrganiserEvent } from './shapes.ts';
@@ -88,6 +89,7 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
             )}
           </div>
           <Figures event={event} />
+          {event.phase !== 'draft' && <Money event={event} />}
           <SaleControls
             // What cancelling the event changed is no change by somebody else.
             key={String(event.phase === 'cancelled')}

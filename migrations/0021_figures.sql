@@ -1,0 +1,75 @@
+-- An organiser's figures of an event's sale: what was sold and what became of the money. They are counted by a job that each
+-- confirmed order, cancelled order and refund owes (at most one waits an event), not by whoever looks.
+
+CREATE TABLE sales_figures (
+  event_no integer PRIMARY KEY REFERENCES events,
+  at       timestamptz NOT NULL,             -- when it was counted
+  figures  jsonb NOT NULL                    -- in the shape of src/sales/figures.ts
+);
+
+-- Counts an event anew, all in one snapshot, and keeps the result unless a later one is there. Amounts are minor units.
+CREATE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LANGUAGE sql AS $$
+  WITH sold AS (
+    SELECT s.category, t.kind, count(*) AS tickets, sum(t.price) AS prices, sum(t.fee) AS fees
+    FROM tickets t JOIN event_seats s ON s.event_no = t.event_no AND s.seat_no = t.seat_no
+    WHERE t.event_no = p_event AND t.status = 'sold' GROUP BY 1, 2),
+  placed AS (SELECT state, count(*) AS n FROM orders WHERE event_no = p_event GROUP BY 1),
+  moved AS (
+    SELECT coalesce(sum(m.amount) FILTER (WHERE m.kind = 'capture'), 0) AS taken,
+           coalesce(sum(m.amount) FILTER (WHERE m.kind = 'refund'), 0) AS given
+    FROM money_operations m JOIN orders o USING (order_id)
+    WHERE o.event_no = p_event AND m.state = 'done' AND m.kind IN ('capture','refund')),
+  back AS (
+    SELECT coalesce(sum(amount) FILTER (WHERE state = 'elsewhere'), 0) AS elsewhere,
+           coalesce(sum(amount) FILTER (WHERE state NOT IN ('done','elsewhere')), 0) AS owed
+    FROM refunds WHERE event_no = p_event),
+  counted AS (
+    SELECT jsonb_build_object(
+      'orders', (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM placed),
+      'sold', (SELECT coalesce(jsonb_agg(jsonb_build_object('category', category, 'kind', kind, 'tickets', tickets,
+                 'prices', prices, 'fees', fees) ORDER BY category, kind), '[]') FROM sold),
+      'taken', moved.taken, 'refunded', moved.given + back.elsewhere, 'owed', back.owed) AS figures
+    FROM moved, back)
+  INSERT INTO sales_figures AS f (event_no, at, figures)
+  SELECT p_event, statement_timestamp(), figures FROM counted
+  ON CONFLICT (event_no) DO UPDATE SET
+    figures = CASE WHEN excluded.at > f.at THEN excluded.figures ELSE f.figures END,
+    at = greatest(excluded.at, f.at)
+  RETURNING f.*
+$$;
+
+-- A job may wait before it runs.
+ALTER TABLE job_outbox ADD COLUMN after_ms integer NOT NULL DEFAULT 0;
+DROP FUNCTION job_enqueue(text, jsonb, text);
+CREATE FUNCTION job_enqueue(p_task text, p_payload jsonb, p_key text, p_after_ms integer DEFAULT 0) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO job_outbox (task, payload, key, after_ms) VALUES (p_task, p_payload, p_key, p_after_ms)
+$$;
+
+-- As in 0012, with the wait. A job that waits under its key keeps the time at which it is due: the busiest sale is counted too.
+CREATE OR REPLACE FUNCTION job_forward(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  v_specs graphile_worker.job_spec[];
+  v_moved integer;
+BEGIN
+  WITH moved AS (
+    DELETE FROM job_outbox
+    WHERE job_no IN (SELECT job_no FROM job_outbox ORDER BY job_no LIMIT p_limit FOR UPDATE SKIP LOCKED)
+    RETURNING *),
+  latest AS (
+    SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
+    ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
+  SELECT (SELECT count(*) FROM moved),
+         array_agg((task, payload::json, NULL, CASE WHEN after_ms > 0 THEN now() + after_ms * interval '1 millisecond' END,
+                    NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
+  INTO v_moved, v_specs FROM latest;
+  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs, job_key_preserve_run_at => true); END IF;
+  RETURN v_moved;
+END $$;
+
+-- What follows a step of an order: mail and deliveries as before, and the figures, five seconds later.
+ALTER FUNCTION order_happened(orders, text, jsonb) RENAME TO order_told;
+CREATE FUNCTION order_happened(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM order_told(o, p_what, p_detail);
+  PERFORM job_enqueue('figures', jsonb_build_object('event', o.event_no), 'figures/' || o.event_no, 5000);
+END $$;

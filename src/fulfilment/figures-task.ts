@@ -1,0 +1,12 @@
+import type { Db } from '../sales/db.ts';
+import { refreshFigures } from '../sales/figures.ts';
+import type { Task } from './job-queue.ts';
+
+/** `figures` {event}: counts the organiser's figures of an event anew. Twice does no harm. */
+export function createFiguresTask({ db }: { db: Db }): Task {
+  return async (payload) => {
+    const event = (payload as { event?: unknown } | null)?.event;
+    if (typeof event !== 'number') throw new Error('a figures job names its event');
+    await refreshFigures(db, event);
+  };
+}

@@ -1,0 +1,36 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyInstance } from 'fastify';
+import { Type } from 'typebox';
+import type { Db } from '../sales/db.ts';
+import type { Events } from '../sales/events.ts';
+import { readFigures } from '../sales/figures.ts';
+import { iso } from './answers.ts';
+import { problem } from './errors.ts';
+
+const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+
+/** What was sold, and what became of the money; for signed-in organisers (see `guarding`). */
+export function registerOrganiserFigures(
+  root: FastifyInstance,
+  { db, events }: { db: Db; events: Pick<Events, 'find'> },
+): void {
+  root.withTypeProvider<TypeBoxTypeProvider>().get(
+    '/api/organiser/events/:event/figures',
+    {
+      schema: {
+        tags: ['organiser'],
+        security: [{ organiser: [] }],
+        summary: 'Tickets sold by category and kind, and the money: minor units',
+        description:
+          'Counted a few seconds after each confirmed order and each refund, half a minute old at most; `at` says when.',
+        params: EventParams,
+      },
+    },
+    async (request) => {
+      const event = await events.find(request.params.event);
+      if (!event) throw problem('unknown_event');
+      const { at, ...figures } = await readFigures(db, event.eventNo);
+      return { event: event.event, currency: event.currency, at: iso(at), ...figures };
+    },
+  );
+}
