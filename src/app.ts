@@ -312,6 +312,11 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     organisers.guarding((scope) =>
       registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
     ),
+    organisers.guarding((scope) => registerOrganiserBuyers(scope, organiserDeps, signedIn)),
+    organisers.guarding((scope) => {
+      const exporting = { ...organiserDeps, url: databaseUrl, dataDir: config.dataDir, ticketKey };
+      registerOrganiserExports(scope, exporting, signedIn);
+    }),
     gates.guarding((scope) =>
       registerOrganiserEntry(scope, { db, events, publicKey: ticketKey.publicKey }, gates.require),
     ),

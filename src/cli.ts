@@ -3,9 +3,11 @@ import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { openArbiter, StartProblem } from './app.ts';
 import { registerAuditCommand } from './cli/audit.ts';
+import { registerBuyerCommands } from './cli/buyer.ts';
 import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
+import { registerExportCommand } from './cli/export.ts';
 import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerLimitCommands } from './cli/limits.ts';
 import { registerMailCommands } from './cli/mail.ts';
@@ -84,7 +86,7 @@ export async function main(argv: readonly string[]): Promise<number> {
       print(flags.json ? JSON.stringify({ findings }) : findingsText(findings));
       if (findings.some(({ state }) => state === 'wrong')) code = exitCodes.failed;
     });
-  const openDatabase = async (): Promise<{ db: Db; close(): Promise<void> }> => {
+  const openDatabase = async (): Promise<{ db: Db; url: string; close(): Promise<void> }> => {
     const reached = await reachMigratedDatabase(config(), runtime());
     const { clock, log } = runtime();
     const db = createDb({
@@ -99,7 +101,7 @@ export async function main(argv: readonly string[]): Promise<number> {
       await db.close();
       await reached.close();
     };
-    return { db, close };
+    return { db, url: reached.url, close };
   };
   const organising: CliContext = {
     clock: systemClock,
@@ -112,6 +114,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   };
   registerOrganiseCommands(program, organising);
   registerLimitCommands(program, organising);
+  registerBuyerCommands(program, organising);
+  registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
   registerRefundCommands(program, { ...organising, log: () => runtime().log });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });

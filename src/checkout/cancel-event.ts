@@ -71,7 +71,7 @@ export interface CancellationPass {
   done: EventNo[];
 }
 
-const codeLivesMs = 10 * 60_000;
+export const codeLivesMs = 10 * 60_000;
 /** No letter that is taken for another: Crockford's base 32. */
 const codeLetters = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const leaseMs = 10_000;
@@ -90,10 +90,9 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
 
   async function ask(event: EventNo, wish: CancellationWish, actor: string): Promise<CancellationAsked> {
     const shown = await record.preview(event, wish.fees);
-    const letters = [...random.bytes(8)].map((byte) => codeLetters[byte % codeLetters.length]).join('');
-    const code = `${letters.slice(0, 4)}-${letters.slice(4)}`;
+    const code = newConfirmationCode(random);
     const request = requestOf(wish);
-    await record.ask({ event, actor, codeHash: hashOf(code), request, shown, ttlMs: codeLivesMs });
+    await record.ask({ event, actor, codeHash: hashOfCode(code), request, shown, ttlMs: codeLivesMs });
     return { shown, code, livesMs: codeLivesMs };
   }
 
@@ -103,7 +102,7 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
     actor: string,
     code: string,
   ): Promise<StartCancellationOutcome> {
-    const command = { event, actor, codeHash: hashOf(code), request: requestOf(wish), wish };
+    const command = { event, actor, codeHash: hashOfCode(code), request: requestOf(wish), wish };
     const outcome = await record.start(command).catch((error: unknown) => {
       // Its COMMIT's answer was lost, perhaps; then the second answer is `already`.
       if (error instanceof StoreFault && !error.retriable) return record.start(command);
@@ -235,8 +234,14 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
+/** What a person types to confirm an act that cannot be undone. */
+export function newConfirmationCode(random: Pick<Random, 'bytes'>): string {
+  const letters = [...random.bytes(8)].map((byte) => codeLetters[byte % codeLetters.length]).join('');
+  return `${letters.slice(0, 4)}-${letters.slice(4)}`;
+}
+
 /** Blanks, dashes and small letters make no difference to whoever types it. */
-function hashOf(code: string): string {
+export function hashOfCode(code: string): string {
   return digest(code.toUpperCase().replace(/[^0-9A-Z]/g, ''));
 }
 

@@ -38,7 +38,10 @@ export function createMailTask(parts: MailTaskParts): Task {
     try {
       const issued = await readIssuedOrder(parts, owed.order);
       const letter = await compose(parts, owed, issued);
-      if (!letter) return await recordMail(db, owed.mail, { state: 'not_needed' });
+      // Whoever was forgotten has no address.
+      if (!letter || issued.buyer.email === '') {
+        return await recordMail(db, owed.mail, { state: 'not_needed' });
+      }
       const mail = await envelop(parts, owed, issued, letter);
       const outcome = await unlessStopped(signal, parts.transport.send(mail));
       if (outcome.kind === 'taken') return await recordMail(db, owed.mail, { state: 'sent' });

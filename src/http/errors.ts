@@ -325,6 +325,17 @@ export const problemCodes = {
     advice:
       'The confirmation is wrong, used, older than ten minutes, or was for another wish. Ask again without it; nothing was cancelled.',
   },
+  unknown_buyer: {
+    status: 404,
+    title: 'No such buyer',
+    advice: 'Nothing is known, or left, of a buyer of this name.',
+  },
+  buyer_needed: {
+    status: 409,
+    title: 'Cannot be forgotten yet',
+    advice:
+      'The orders listed are not settled, or their event is not over (`why`). Nothing was changed; settle them, then ask again.',
+  },
   // Ours.
   internal: {
     status: 500,

@@ -41,7 +41,8 @@ const statementTimeoutMs = 5_000;
 const sessionOptions =
   '-c lock_timeout=1000 -c idle_in_transaction_session_timeout=2000 -c synchronous_commit=on -c TimeZone=UTC';
 
-const typeParsers = {
+/** How values come back, here and wherever rows are read beside the pool. */
+export const typeParsers = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (oid === 20) return (text: string) => Number(text);
     if (oid === 1184) return (text: string) => Date.parse(isoOf(text));
@@ -126,7 +127,7 @@ function isFarewell(error: unknown): boolean {
 }
 
 /** Constraint violations (class 23) and our own errors pass through: callers know what they mean. */
-function faultOf(error: unknown): unknown {
+export function faultOf(error: unknown): unknown {
   if (error instanceof StoreFault) return error;
   const { code = '', message } = error as { code?: string; message: string };
   if (isServerError(error)) {

@@ -1,0 +1,111 @@
+import fs from 'node:fs';
+import { open } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { Argument, Option } from 'commander';
+import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
+import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
+import { storedTicketKey, type TicketKey, ticketKeyFiles } from '../fulfilment/ticket-code.ts';
+import { audit } from '../sales/audit.ts';
+import type { Db } from '../sales/db.ts';
+import { createEvents } from '../sales/events.ts';
+import { type CliContext, cliActor } from './organise.ts';
+
+export type ExportContext = Omit<CliContext, 'openDatabase'> & {
+  openDatabase(): Promise<{ db: Db; url: string; close(): Promise<void> }>;
+  dataDir(): string;
+  /** For people, on stderr. */
+  say(text: string): void;
+};
+
+interface ExportFlags {
+  format: ExportFormat;
+  out: string;
+  codes?: boolean;
+  bom: boolean;
+}
+
+const progressEvery = 10_000;
+
+/** `onsale export`: what was sold, as a file. */
+export function registerExportCommand(program: Command, context: ExportContext): void {
+  program
+    .command('export')
+    .description(
+      'Write orders, tickets or refunds to a file. All of it shows one moment; names and addresses of buyers are in it.',
+    )
+    .addArgument(new Argument('<what>').choices(exportKinds))
+    .argument('[event]', 'the id in its address; all events when absent')
+    .addOption(new Option('--format <format>', 'how it is written').choices(exportFormats).default('csv'))
+    .requiredOption('--out <file>', 'to this file; FILE.part until it is whole')
+    .option('--codes', 'with the codes of valid tickets: whoever has one can enter with it')
+    .option('--no-bom', 'CSV: without the mark that Excel needs to read it as UTF-8')
+    .action((what: ExportKind, event: string | undefined, flags: ExportFlags) =>
+      exportCommand(context, what, event, flags),
+    );
+}
+
+async function exportCommand(
+  context: ExportContext,
+  what: ExportKind,
+  id: string | undefined,
+  flags: ExportFlags,
+): Promise<void> {
+  const { format, out, bom } = flags;
+  const codes = flags.codes ?? false;
+  if (codes && what !== 'tickets') return context.fail('Only tickets have codes.');
+  const key = codes ? keyOf(context) : undefined;
+  if (key === null) return;
+  const { db, url, close } = await context.openDatabase();
+  try {
+    const events = createEvents({ db, clock: context.clock });
+    const event = id === undefined ? null : await events.find(id);
+    if (id !== undefined && !event) {
+      return context.fail(`There is no event ${id}; "onsale event list" shows all.`);
+    }
+    const detail = { what, format, codes };
+    await audit(db, { actor: cliActor, action: 'export', ...(event && { event: event.eventNo }), detail });
+    const parts = { url, events, ...(key && { ticketKey: key }) };
+    const wish = { what, format, event: event?.eventNo ?? null, codes, byteOrderMark: bom };
+    const rows = await writeWhole(out, (write) => writeExport(parts, wish, write), context.say);
+    context.print(`${rows} ${what} of ${id ?? 'all events'} in ${out}.`);
+  } finally {
+    await close();
+  }
+}
+
+/** The file has its name only once it is whole; what is left of one that is not is removed. */
+async function writeWhole(
+  out: string,
+  run: (write: (text: string, rows: number) => Promise<void>) => Promise<number>,
+  say: (text: string) => void,
+): Promise<number> {
+  const part = `${out}.part`;
+  // Names and addresses: for nobody else's eyes.
+  const file = await open(part, 'w', 0o600);
+  let said = 0;
+  try {
+    const rows = await run(async (text, written) => {
+      await file.writeFile(text);
+      if (written - said < progressEvery) return;
+      said = written;
+      say(`${written} …`);
+    });
+    await file.sync();
+    await file.close();
+    fs.renameSync(part, out);
+    return rows;
+  } catch (error) {
+    await file.close().catch(() => {});
+    fs.rmSync(part, { force: true });
+    throw error;
+  }
+}
+
+/** Null: there is none, and that was said. A new one would sign codes that no gate knows. */
+function keyOf(context: ExportContext): TicketKey | null {
+  const dataDir = context.dataDir();
+  const { privateKey } = ticketKeyFiles(dataDir);
+  if (fs.existsSync(privateKey)) return storedTicketKey(dataDir);
+  context.fail(`There is no key ${privateKey}: codes are made where the tickets are.`);
+  return null;
+}
