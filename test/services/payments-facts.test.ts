@@ -61,7 +61,7 @@ test('what is asked of the provider: cards alone, held and not taken, no receipt
   );
   assert.deepEqual(asked.metadata, { order: order.order, event: order.event });
   assert.deepEqual([asked.amount, asked.amount_received, asked.amount_capturable], [10_600, 10_600, 0]);
-  const left = await reserved(desk, stage, 'anna', [2]);
+  const left = await reserved(desk, stage, 'first', [2]);
   await desk.checkout.pay(payCommand(left.order, 'pm_card_chargeDeclined'));
   assert.equal((await desk.checkout.close(left.order)).kind, 'closed');
   await reconcile(database, desk, 2);
@@ -130,7 +130,7 @@ test('P8: yen, dinars, forints and krónur: the provider is asked for the sum th
 
 test('P3 S8: a sum that the provider refuses to open a payment for: declined, nothing there, the seats free at the deadline', async () => {
   const stage = await stageEvent(database);
-  const hold = holdOf(stage, 'anna', [1]);
+  const hold = holdOf(stage, 'first', [1]);
   const lines = linesOf([1]).map((line) => ({ ...line, price: 10, fee: 0 }));
   const outcome = await desk.checkout.reserve({ ...reserveCommand(hold), lines, orderFee: 0 });
   assert.ok(outcome.kind === 'order');
@@ -161,10 +161,10 @@ function changing(change: (view: PaymentView) => PaymentView): PaymentProvider {
 test('P7: a card whose fingerprint is not told counts for its account alone; a wallet’s number of a card is another card', async () => {
   const stage = await stageEvent(database, { settings: { instrumentSeatsMax: 1, accountSeatsMax: 2 } });
   const untold = deskWith(changing((view) => ({ ...view, instrument: null })));
-  await bought(untold, stage, [0], 'pm_card_visa', 'anna');
-  await bought(untold, stage, [1], 'pm_card_visa', 'berta');
-  await bought(untold, stage, [2], 'pm_card_visa', 'anna');
-  const third = await untold.checkout.reserve(reserveCommand(holdOf(stage, 'anna', [3])));
+  await bought(untold, stage, [0], 'pm_card_visa', 'first');
+  await bought(untold, stage, [1], 'pm_card_visa', 'second');
+  await bought(untold, stage, [2], 'pm_card_visa', 'first');
+  const third = await untold.checkout.reserve(reserveCommand(holdOf(stage, 'first', [3])));
   assert.deepEqual(third, { kind: 'limit', limit: 'account', max: 2, used: 2 });
   const wallet = deskWith(
     changing((view) => ({
@@ -172,9 +172,9 @@ test('P7: a card whose fingerprint is not told counts for its account alone; a w
       instrument: view.instrument && { ...view.instrument, fingerprint: 'of the telephone' },
     })),
   );
-  await bought(desk, stage, [4], 'pm_card_visa', 'clara');
-  await bought(wallet, stage, [5], 'pm_card_visa', 'dora');
-  const over = await reserved(wallet, stage, 'emma', [6]);
+  await bought(desk, stage, [4], 'pm_card_visa', 'third');
+  await bought(wallet, stage, [5], 'pm_card_visa', 'fourth');
+  const over = await reserved(wallet, stage, 'fifth', [6]);
   const ended = await wallet.checkout.pay(payCommand(over.order, 'pm_card_visa'));
   assert.ok(ended.kind === 'ended' && ended.order.reason === 'card_limit', ended.kind);
   assert.equal((await intentOf(over.order)).voided, over.amount);
@@ -215,8 +215,8 @@ test('P2 P8: a capture that is accepted and decided later shows no code before i
   const stage = await stageEvent(database);
   const slow = accepting('capture');
   const [yes, no] = [
-    await reserved(slow.desk, stage, 'anna', [1]),
-    await reserved(slow.desk, stage, 'berta', [2]),
+    await reserved(slow.desk, stage, 'first', [1]),
+    await reserved(slow.desk, stage, 'second', [2]),
   ];
   for (const { order } of [yes, no]) {
     await slow.desk.checkout.pay(payCommand(order, 'pm_card_visa'));
@@ -243,7 +243,7 @@ test('P2 P8: a capture that is accepted and decided later shows no code before i
 test('P3: a void that is accepted and decided later is no release: not told as one, and asked for until it is done', async () => {
   const stage = await stageEvent(database);
   const slow = accepting('void');
-  const { order, amount } = await reserved(slow.desk, stage, 'anna', [1]);
+  const { order, amount } = await reserved(slow.desk, stage, 'first', [1]);
   await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
   await slow.desk.checkout.pay(payCommand(order, 'pm_card_visa'));
   await reconcile(database, slow.desk, 5);

@@ -78,6 +78,29 @@ test('P4: only what the provider looked at and declined is refused', () => {
   assert.equal(kindOf(raised(400, { code: 'resource_missing', param: 'confirmation_token' })), 'refused');
 });
 
+test('every code that Stripe documents for a call of ours has its verdict', () => {
+  const verdicts = {
+    amount_too_small: 'refused',
+    amount_too_large: 'refused',
+    charge_already_refunded: 'refused',
+    charge_disputed: 'refused',
+    refund_disputed_payment: 'refused',
+    balance_insufficient: 'refused',
+    payment_intent_unexpected_state: 'look',
+    charge_already_captured: 'look',
+    charge_expired_for_capture: 'look',
+    capture_charge_authorization_expired: 'look',
+    lock_timeout: 'unknown:rate_limited',
+    rate_limit: 'unknown:rate_limited',
+    idempotency_key_in_use: 'unknown:conflict',
+    resource_missing: 'unknown:not_found',
+  };
+  for (const [code, verdict] of Object.entries(verdicts)) {
+    const status = code === 'idempotency_key_in_use' ? 409 : 400;
+    assert.equal(kindOf(raised(status, { type: 'invalid_request_error', code })), verdict, code);
+  }
+});
+
 test('the buyer is told of lost, stolen and fraud reasons only that the card was declined', () => {
   for (const reason of [
     'lost_card',
@@ -90,6 +113,7 @@ test('the buyer is told of lost, stolen and fraud reasons only that the card was
     'generic_decline',
     'do_not_honor',
     'card_velocity_exceeded',
+    'duplicate_transaction',
     'a_reason_of_next_year',
   ]) {
     assert.equal(declineOf({ code: 'card_declined', decline_code: reason }), 'declined', reason);
