@@ -91,6 +91,7 @@ body{font:16px/1.5 system-ui,sans-serif;margin:0;color:#1a1d24;background:#f4f5f
 main{max-width:960px;margin:0 auto;padding:24px 16px}
 h1{font-size:24px;margin:0 0 16px}
 table{width:100%;border-collapse:collapse;background:#fff;border-radius:8px}
+td{overflow-wrap:anywhere}
 td,th{text-align:left;padding:10px 12px;border-bottom:1px solid #e3e6eb;vertical-align:top}
 dl{background:#fff;border-radius:8px;padding:12px 16px;margin:0 0 16px;display:grid;grid-template-columns:max-content 1fr;gap:4px 16px}
 dt{color:#4a5160}dd{margin:0;overflow-wrap:anywhere}

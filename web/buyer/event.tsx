@@ -27,7 +27,7 @@ export function EventHeader(props: { event: EventObject; status: StatusObject; v
         <h1 tabIndex={-1}>{event.name}</h1>
         {event.performanceAt && <p class="when">{dateTime(event.performanceAt)}</p>}
       </div>
-      {!short && <Facts event={event} status={status} presale={presale} />}
+      {!short && status.phase !== 'cancelled' && <Facts event={event} status={status} presale={presale} />}
     </div>
   );
 }

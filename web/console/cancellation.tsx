@@ -81,7 +81,9 @@ function AskForm(props: {
     setBusy(true);
     const answer = await call<T>(props.path, { method: 'POST', body });
     setBusy(false);
-    props.onSaid(answer.kind === 'ok' ? null : refusal(answer));
+    const mistyped = answer.kind === 'problem' && answer.problem.code === 'not_confirmed';
+    if (mistyped) props.onSaid({ tone: 'bad', text: words.cancel.mistyped });
+    else props.onSaid(answer.kind === 'ok' ? null : refusal(answer));
     return answer.kind === 'ok' ? answer.body : null;
   };
   const ask = async () => {

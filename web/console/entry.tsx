@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { dateTime } from '../shared/texts/format.ts';
+import { shortDateTime } from '../shared/texts/format.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 
@@ -81,7 +81,7 @@ function sayEntry(answer: Answer): Said {
       return { tone: 'good', text: results.valid(place) };
     }
     case 'used':
-      return { ...turnedAway, text: results.used(dateTime(answer.at), answer.gate) };
+      return { ...turnedAway, text: results.used(shortDateTime(answer.at), answer.gate) };
     case 'revoked':
       return { ...turnedAway, text: results.revoked[answer.why] ?? results.forged };
     case 'other_event':

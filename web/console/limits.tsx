@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { dateTime } from '../shared/texts/format.ts';
+import { shortDateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
@@ -271,8 +271,8 @@ function Exceptions({ api, all, onSaid, onChanged }: Part & { all: Allowance[] }
             <tr key={one.allowance}>
               <th scope="row">{whoIs(one)}</th>
               <td>{one.reason}</td>
-              <td>{`${dateTime(one.createdAt)}, ${one.actor}`}</td>
-              <td>{one.endedAt ? words.over : one.until ? dateTime(one.until) : words.always}</td>
+              <td>{`${shortDateTime(one.createdAt)}, ${one.actor}`}</td>
+              <td>{one.endedAt ? words.over : one.until ? shortDateTime(one.until) : words.always}</td>
               <td>
                 {!one.endedAt && (
                   <button

@@ -3,7 +3,7 @@ import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { dateTime, money } from '../shared/texts/format.ts';
+import { shortDateTime, money } from '../shared/texts/format.ts';
 import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
 
@@ -55,7 +55,7 @@ export function Refunds({ event }: { event: OrganiserEvent }) {
         <ul class="plain stack">
           {found.map((order) => (
             <li key={order.order} class="event-row">
-              <span>{`${dateTime(order.createdAt)} · ${money(order.amount, order.currency)} · ${words.states[order.state] ?? order.state}`}</span>
+              <span>{`${shortDateTime(order.createdAt)} · ${money(order.amount, order.currency)} · ${words.states[order.state] ?? order.state}`}</span>
               <button type="button" class="button small" onClick={() => setChosen(order.order)}>
                 {words.open}
                 <span class="visually-hidden"> {order.order}</span>
@@ -105,7 +105,7 @@ function OneOrder({ id }: { id: string }) {
 }
 
 function sayRefund({ amount, currency, state, detail, createdAt }: OrganiserRefund): string {
-  const says = `${dateTime(createdAt)} · ${money(amount, currency)} · ${words.refundStates[state] ?? state}`;
+  const says = `${shortDateTime(createdAt)} · ${money(amount, currency)} · ${words.refundStates[state] ?? state}`;
   return detail ? `${says} (${detail})` : says;
 }
 

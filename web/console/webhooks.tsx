@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { dateTime } from '../shared/texts/format.ts';
+import { shortDateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
@@ -187,7 +187,7 @@ function Log({ one, onSaid }: { one: Endpoint; onSaid: (said: Said) => void }) {
             <tbody>
               {deliveries.map((row) => (
                 <tr key={row.delivery}>
-                  <td>{dateTime(row.createdAt)}</td>
+                  <td>{shortDateTime(row.createdAt)}</td>
                   <td>{row.what}</td>
                   <td>{words.states[row.state]}</td>
                   <td>{row.attempts}</td>

@@ -4,7 +4,7 @@ import { announce } from '../shared/live.tsx';
 import { SeatTable } from '../shared/seat-table.tsx';
 import { Notice, Shell } from '../shared/shell.tsx';
 import { createStore, useStore } from '../shared/store.ts';
-import { dateTime, money, timeOfDay } from '../shared/texts/format.ts';
+import { money, shortDateTime, timeOfDay } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { followOrder, type OrderPageState } from './follow-order.ts';
 import { Tickets } from './tickets.tsx';
@@ -96,10 +96,11 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
       {refunds.length > 0 && (
         <ul class="refunds">
           {refunds.map(({ amount, state, createdAt }) => (
-            <li key={createdAt}>{words.refund[state](money(amount, order.currency), dateTime(createdAt))}</li>
+            <li key={createdAt}>{words.refund[state](money(amount, order.currency), shortDateTime(createdAt))}</li>
           ))}
         </ul>
       )}
+      {refunds.length > 0 && <p>{words.cancelledBank}</p>}
       {order.near && order.near.length > 0 && (
         <div>
           <p>{words.near}</p>
@@ -151,16 +152,17 @@ function sayState(order: OrderAnswer): Said {
 }
 
 function sayCancelled(order: OrderAnswer, reason: string, again: Said['link']): Said {
-  const money = order.refunds ? words.cancelledBank : words.cancelledMoney;
+  // Refunds are listed one by one once they are made.
+  const money = order.refunds ? [] : [words.cancelledMoney];
   switch (order.reason) {
     case 'capture_refused':
       return { title: words.cancelledTitle, text: [reason], tone: 'bad', link: again };
     case 'event_cancelled':
-      return { title: words.eventCancelledTitle, text: [words.ticketsOver, money], tone: 'warn' };
+      return { title: words.eventCancelledTitle, text: [words.ticketsOver, ...money], tone: 'warn' };
     case 'refunded':
-      return { title: words.refundedTitle, text: [reason, money], tone: 'warn' };
+      return { title: words.refundedTitle, text: [reason, ...money], tone: 'warn' };
     default:
-      return { title: words.cancelledTitle, text: [money], tone: 'warn' };
+      return { title: words.cancelledTitle, text: money, tone: 'warn' };
   }
 }
 

@@ -61,6 +61,8 @@ export const enRefunds = {
       `${orders(n)} with ${tickets(of)} would be refunded, ${amount} in all.`,
     unpaid: (n: number) => `${orders(n)} not paid yet would be ended.`,
     type: (code: string) => `To cancel the event for good, type ${code}`,
+    mistyped:
+      'That is not the code, or it is older than ten minutes. Nothing was cancelled. Type it again, or leave it as it is and ask anew.',
     yes: 'Cancel the event for good',
     no: 'Leave it as it is',
     running: 'The event is being cancelled',

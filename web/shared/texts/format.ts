@@ -33,10 +33,13 @@ export function money(minor: number, currency: string): string {
 }
 
 const dates = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'short' });
+const shortDates = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' });
 const times = new Intl.DateTimeFormat(language, { timeStyle: 'short' });
 const list = new Intl.ListFormat(language, { type: 'conjunction' });
 
 export const dateTime = (at: string | number): string => dates.format(new Date(at));
+/** For lists and tables. */
+export const shortDateTime = (at: string | number): string => shortDates.format(new Date(at));
 export const timeOfDay = (at: string | number): string => times.format(new Date(at));
 export const listed = (parts: string[]): string => list.format(parts);
 
