@@ -42,6 +42,7 @@ CREATE TABLE refund_tickets (
 CREATE INDEX refund_tickets_refund ON refund_tickets (refund_id);
 
 ALTER TABLE money_operations ADD COLUMN refund_id uuid REFERENCES refunds;
+CREATE INDEX money_refund ON money_operations (refund_id) WHERE refund_id IS NOT NULL;
 -- One attempt of a refund that is under way or done; refunds run beside each other.
 CREATE UNIQUE INDEX money_one_refund ON money_operations (refund_id) WHERE refund_id IS NOT NULL AND state <> 'refused';
 DROP INDEX money_one_under_way;
