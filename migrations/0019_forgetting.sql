@@ -277,11 +277,6 @@ BEGIN
         WHERE o.order_id = ANY (v_ids) AND o.forgotten_at IS NULL) u JOIN events e USING (event_no)
   WHERE u.why IS NOT NULL;
   IF v_refused IS NOT NULL THEN RETURN jsonb_build_object('kind', 'refused', 'orders', v_refused); END IF;
-  IF p_code_hash IS NOT NULL THEN
-    DELETE FROM confirmations
-    WHERE code_hash = p_code_hash AND act = 'forget_buyer' AND request = p_request AND actor = p_actor AND expires_at > clock_timestamp();
-    IF NOT FOUND THEN RETURN '{"kind":"not_confirmed"}'; END IF;
-  END IF;
   -- Names that lead nowhere are not forgotten again; an order may still name the account of a platform.
   IF v_account LIKE 'forgotten:%' THEN v_account := NULL; END IF;
   v_ids := ARRAY(SELECT order_id FROM orders
@@ -293,6 +288,11 @@ BEGIN
     UNION ALL SELECT FROM holds WHERE holder = v_account AND state NOT IN ('live','ordered')
     UNION ALL SELECT FROM cooldowns WHERE kind = 'account' AND subject = v_account AND (until IS NULL OR until < clock_timestamp())) t;
   IF v_ids = '{}' AND v_traces = 0 THEN RETURN '{"kind":"nothing"}'; END IF;
+  IF p_code_hash IS NOT NULL THEN
+    DELETE FROM confirmations
+    WHERE code_hash = p_code_hash AND act = 'forget_buyer' AND request = p_request AND actor = p_actor AND expires_at > clock_timestamp();
+    IF NOT FOUND THEN RETURN '{"kind":"not_confirmed"}'; END IF;
+  END IF;
   BEGIN
     v_kept := forgotten_kept(v_ids);
     SELECT count(DISTINCT instrument ->> 'fingerprint') INTO v_cards FROM orders WHERE order_id = ANY (v_ids);
