@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { count, shortDateTime, listed } from '../shared/texts/format.ts';
+import { count, listed, shortDateTime } from '../shared/texts/format.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 
@@ -296,7 +296,7 @@ function Batches(props: {
                   {batch.revoked > 0 && <div class="muted small">{words.revoked(batch.revoked)}</div>}
                 </td>
                 <td class="amount">{words.usedOf(batch.used, batch.usesMax)}</td>
-                <td>{batch.until && shortDateTime(batch.until)}</td>
+                <td class="nowrap">{batch.until && shortDateTime(batch.until)}</td>
                 <td>
                   <div class="row">
                     <a

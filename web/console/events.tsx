@@ -7,6 +7,7 @@ import { Blocks } from './blocks.tsx';
 import { CancelEvent } from './cancellation.tsx';
 import { Codes } from './codes.tsx';
 import { Entry } from './entry.tsx';
+import { Exports } from './exports.tsx';
 import { focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { Figures } from './figures.tsx';
 import { Limits } from './limits.tsx';
@@ -101,6 +102,7 @@ export function EventPanel(props: { id: string; onBack: () => void }) {
           {event.layoutHash && <Blocks event={event} />}
           {event.phase !== 'draft' && <Refunds event={event} />}
           {event.phase !== 'draft' && <Entry event={event} />}
+          {event.phase !== 'draft' && <Exports event={event} />}
           {event.phase !== 'draft' && <CancelEvent event={event} onChanged={() => void load()} />}
         </>
       )}

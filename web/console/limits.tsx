@@ -272,7 +272,9 @@ function Exceptions({ api, all, onSaid, onChanged }: Part & { all: Allowance[] }
               <th scope="row">{whoIs(one)}</th>
               <td>{one.reason}</td>
               <td>{`${shortDateTime(one.createdAt)}, ${one.actor}`}</td>
-              <td>{one.endedAt ? words.over : one.until ? shortDateTime(one.until) : words.always}</td>
+              <td class="nowrap">
+                {one.endedAt ? words.over : one.until ? shortDateTime(one.until) : words.always}
+              </td>
               <td>
                 {!one.endedAt && (
                   <button

@@ -3,7 +3,7 @@ import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { shortDateTime, money } from '../shared/texts/format.ts';
+import { money, shortDateTime } from '../shared/texts/format.ts';
 import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
 

@@ -187,7 +187,7 @@ function Log({ one, onSaid }: { one: Endpoint; onSaid: (said: Said) => void }) {
             <tbody>
               {deliveries.map((row) => (
                 <tr key={row.delivery}>
-                  <td>{shortDateTime(row.createdAt)}</td>
+                  <td class="nowrap">{shortDateTime(row.createdAt)}</td>
                   <td>{row.what}</td>
                   <td>{words.states[row.state]}</td>
                   <td>{row.attempts}</td>

@@ -96,7 +96,9 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
       {refunds.length > 0 && (
         <ul class="refunds">
           {refunds.map(({ amount, state, createdAt }) => (
-            <li key={createdAt}>{words.refund[state](money(amount, order.currency), shortDateTime(createdAt))}</li>
+            <li key={createdAt}>
+              {words.refund[state](money(amount, order.currency), shortDateTime(createdAt))}
+            </li>
           ))}
         </ul>
       )}

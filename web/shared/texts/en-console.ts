@@ -1,4 +1,5 @@
 import { enCodes } from './en-codes.ts';
+import { enExports } from './en-exports.ts';
 import { enRefunds } from './en-refunds.ts';
 import { enEntry, enWebhooks } from './en-webhooks.ts';
 import { count, plural } from './format.ts';
@@ -265,4 +266,5 @@ export const enConsole = {
   refunds: enRefunds,
   webhooks: enWebhooks,
   entry: enEntry,
+  exports: enExports,
 };
