@@ -257,13 +257,11 @@ export function PriceTable({ event }: { event: EventObject }) {
             <th scope="rowgroup">
               <Swatch color={one.color} /> {one.category}
               {one.locked && <div class="muted small">{texts.access.locked}</div>}
-            </th>
-            <td class="amount">
-              {money(one.price, event.currency)}
               {one.fee > 0 && (
                 <div class="muted small">{texts.event.fee(money(one.fee, event.currency))}</div>
               )}
-            </td>
+            </th>
+            <td class="amount">{money(one.price, event.currency)}</td>
           </tr>
           {(event.kinds ?? []).map(({ id, name, locked }) => {
             const price = one.kinds?.[id];

@@ -1,0 +1,30 @@
+/** English: exports, and forgetting a buyer, on the organiser's page. */
+export const enExports = {
+  title: 'Exports',
+  help: 'All of a file shows one moment. Names and addresses of buyers are in it: keep it accordingly.',
+  what: { orders: 'Orders', tickets: 'Tickets', refunds: 'Refunds' },
+  as: (what: string, format: string) => `${what} as ${format}`,
+  forget: {
+    title: 'Forget a buyer',
+    help: 'Deletes name, address and card of all orders of this buyer, in all events. Sums and seats stay. It cannot be undone.',
+    buyer: 'E-mail address',
+    nameless: 'Also where his tickets are still to be used; they stay valid and bear no name',
+    ask: 'What would happen?',
+    would: (orders: number, tickets: number) =>
+      `Orders that would name nobody any more: ${orders}. Valid tickets among them: ${tickets}.`,
+    type: (code: string) => `To delete the data for good, type ${code}`,
+    yes: 'Delete for good',
+    no: 'Leave it as it is',
+    done: (orders: number) => `Done: ${orders} orders name nobody any more.`,
+    payments: (ids: string) => `The payment provider keeps data of its own about: ${ids}`,
+    whys: {
+      under_way: 'its payment is under way',
+      refund_under_way: 'a refund is under way',
+      refund_failed: 'a refund failed, the money is owed',
+      on_the_list: 'something about its money does not fit',
+      mail_under_way: 'a mail is just being sent, try again',
+      event_not_over: 'its tickets are still to be used',
+    } as Record<string, string>,
+    refused: (order: string, why: string) => `Order ${order}: ${why}.`,
+  },
+};
