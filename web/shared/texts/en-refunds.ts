@@ -36,7 +36,7 @@ export const enRefunds = {
   sure: (n: number, amount: string) => `Refund ${tickets(n)}: ${amount}? This cannot be undone.`,
   yes: 'Yes, refund',
   no: 'No',
-  made: (amount: string) => `${amount} are being given back.`,
+  made: (amount: string) => `${amount} is being given back.`,
   list: 'Refunds of this order',
   failedTitle: 'Refunds that failed',
   failedHelp: 'The money is still owed. Try again, or note how you gave it back by other means.',
