@@ -13,7 +13,7 @@ import { startTestApp, type TestApp, testScope, until } from '../support/app.ts'
 import { createTestBuyer } from '../support/buyer.ts';
 import { onsale } from '../support/onsale.ts';
 
-const hostile = '=cmd|\' /C calc\'!A0 "x",\nعائشة';
+const hostile = '=cmd|\' /C calc\'!A0 "x",\nالمشتري';
 
 describe('exports, and forgetting over HTTP and at the command line', () => {
   const scope = testScope();

@@ -14,7 +14,7 @@ const columns: Column[] = [
 ];
 const row: ExportRow = {
   order: 'a1',
-  buyer_name: '=cmd|\' /C calc\'!A0 "x",\r\nعائشة',
+  buyer_name: '=cmd|\' /C calc\'!A0 "x",\r\nالمشتري',
   goodwill: -1250,
   currency: 'EUR',
   created_at: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
@@ -26,7 +26,7 @@ test('CSV is RFC 4180, begins with the mark, and keeps our numbers as numbers', 
   assert.equal(
     form.head + form.row(row, true) + form.tail,
     '\ufefforder,buyer_name,goodwill,goodwill_decimal,currency,created_at,event_cancelled\r\n' +
-      'a1,"\'=cmd|\' /C calc\'!A0 ""x"",\r\nعائشة",-1250,-12.50,EUR,2026-01-02T03:04:05.006Z,yes\r\n',
+      'a1,"\'=cmd|\' /C calc\'!A0 ""x"",\r\nالمشتري",-1250,-12.50,EUR,2026-01-02T03:04:05.006Z,yes\r\n',
   );
   assert.equal(exportForm('csv', columns, { byteOrderMark: false }).head.at(0), 'o');
   const empty = { order: 'b', currency: 'JPY', goodwill: 5, buyer_name: null, created_at: null };

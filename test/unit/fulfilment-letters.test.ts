@@ -17,7 +17,7 @@ const issued: IssuedOrder = {
   order: '7f6d3f6e-0000-4000-8000-000000000001',
   state: 'paid',
   reason: null,
-  buyer: { name: 'Anna', email: 'anna@example.org' },
+  buyer: { name: 'Buyer', email: 'buyer@example.org' },
   eventName: 'The Show',
   venue: 'The Hall',
   performanceAt: null,

@@ -10,7 +10,7 @@ const letter = composeLetter('order.confirmed', {
     order: '7f6d3f6e-0000-4000-8000-000000000001',
     state: 'paid',
     reason: null,
-    buyer: { name: 'محمد', email: 'buyer@example.org' },
+    buyer: { name: 'المشتري', email: 'buyer@example.org' },
     eventName: hostile,
     venue: 'The Hall',
     performanceAt: Date.UTC(2026, 11, 5, 18, 30),
@@ -39,7 +39,7 @@ assert.ok(letter);
 const mail: Mail = Object.freeze({
   messageId: '7f6d3f6e@venue.example',
   from: Object.freeze({ name: 'Box Office', address: 'tickets@venue.example' }),
-  to: Object.freeze({ name: 'محمد', address: 'buyer@example.org' }),
+  to: Object.freeze({ name: 'المشتري', address: 'buyer@example.org' }),
   subject: letter.subject,
   text: letter.text,
   html: letter.html,

@@ -7,7 +7,7 @@ const issued: IssuedOrder = {
   order: '7f6d3f6e-0000-4000-8000-000000000001',
   state: 'paid',
   reason: null,
-  buyer: { name: 'Anna', email: 'someone@example.org' },
+  buyer: { name: 'Buyer', email: 'someone@example.org' },
   eventName: 'The Show',
   venue: '',
   performanceAt: null,

@@ -12,8 +12,8 @@ import { createTicketDocuments } from '../../src/fulfilment/ticket-document.ts';
 import { onsale } from '../support/onsale.ts';
 
 const names = [
-  'Anna Müller',
-  'محمد عبد الله',
+  'Käufer Größe',
+  'المشتري الأول',
   'Maximiliane Wilhelmina Freifrau von Hohenlohe-Schillingsfürst',
 ];
 let pdfium: PDFiumLibrary;
