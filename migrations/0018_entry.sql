@@ -46,7 +46,7 @@ RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   t tickets; n entries;
   v_phase text; v_why text;
-  v_first boolean;
+  v_first boolean; v_valid boolean;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
@@ -59,18 +59,22 @@ BEGIN
   INSERT INTO entries (event_no, ticket_id, gate, scan, actor) VALUES (p_event, p_ticket, p_gate, p_scan, p_actor)
   ON CONFLICT DO NOTHING RETURNING * INTO n;
   v_first := FOUND;
+  v_valid := v_first;
   IF NOT v_first THEN
-    SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
+    -- A repeat has its first answer again, also when an earlier use was told of since.
+    SELECT u.at, u.gate INTO n.at, n.gate FROM entry_uses(p_event, p_ticket) u WHERE u.scan = p_scan ORDER BY u.at LIMIT 1;
+    v_valid := FOUND;
+    IF NOT FOUND THEN SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket; END IF;
   END IF;
   RETURN jsonb_build_object(
-    'kind', CASE WHEN v_first OR n.scan = p_scan THEN 'valid' ELSE 'used' END, 'repeated', NOT v_first,
+    'kind', CASE WHEN v_valid THEN 'valid' ELSE 'used' END, 'repeated', NOT v_first,
     'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
 END $$;
 
 -- Takes back the use of a ticket that was let in by mistake: it may be used again. Who came in with it at a gate without a
--- network meanwhile counts as its first use then, the earliest first. `p_at`: only the use of that time, so that a request that
--- is repeated takes back no later one.
---   'undone'       at, gate: of the use; next: of that which counts in its place, or null
+-- network meanwhile counts as its first use then, the earliest first. `p_at`: only the use of that time, its first or another one,
+-- so that a request that is repeated takes back no later one.
+--   'undone'       at, gate: of the use; next: of the ticket's first use after it, or null
 --   'not_entered'  nobody came in with it, or not then
 CREATE FUNCTION entry_undo(p_event integer, p_ticket uuid, p_at timestamptz, p_reason text, p_actor text)
 RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -83,19 +87,27 @@ BEGIN
   SELECT seat_no, order_id INTO v_seat, v_order FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR NO KEY UPDATE;
   DELETE FROM entries
   WHERE event_no = p_event AND ticket_id = p_ticket AND (p_at IS NULL OR epoch_ms(at) = epoch_ms(p_at)) RETURNING * INTO n;
-  IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
-  DELETE FROM entry_scans WHERE entry_scan_no = (
-    SELECT entry_scan_no FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
-    ORDER BY at, entry_scan_no LIMIT 1) RETURNING * INTO d;
   IF FOUND THEN
-    INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, p_ticket, d.at, d.gate, d.scan, d.actor);
+    INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+    VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor);
+    DELETE FROM entry_scans WHERE entry_scan_no = (
+      SELECT entry_scan_no FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
+      ORDER BY at, entry_scan_no LIMIT 1) RETURNING at, gate, scan, actor INTO d.at, d.gate, d.scan, d.actor;
+    IF FOUND THEN
+      INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, p_ticket, d.at, d.gate, d.scan, d.actor);
+    END IF;
+  ELSE
+    UPDATE entry_scans SET what = 'undone' WHERE entry_scan_no = (
+      SELECT entry_scan_no FROM entry_scans
+      WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double' AND epoch_ms(at) = epoch_ms(p_at) LIMIT 1)
+    RETURNING at, gate, actor INTO n.at, n.gate, n.actor;
+    IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
+    SELECT at, gate INTO d.at, d.gate FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
   END IF;
-  INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
-  VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor);
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,
     jsonb_build_object('order', v_order, 'ticket', p_ticket, 'at', n.at, 'gate', n.gate, 'by', n.actor, 'reason', p_reason));
   RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', v_seat,
-    'next', CASE WHEN d.entry_scan_no IS NOT NULL THEN jsonb_build_object('at', epoch_ms(d.at), 'gate', d.gate) END);
+    'next', CASE WHEN d.at IS NOT NULL THEN jsonb_build_object('at', epoch_ms(d.at), 'gate', d.gate) END);
 END $$;
 
 -- Takes in what gates without a network let in: [{ticket, scan, gate, at (epoch ms)}]. The earliest use of a ticket counts as

@@ -83,6 +83,7 @@ function registerCorrectionCommands(ticket: Command, context: TicketContext): vo
     .argument('<code>', 'what the QR code shows; or the id of the ticket, with --event')
     .requiredOption('--reason <text>', 'why; in the audit log')
     .option('--event <event>', 'whose ticket it is')
+    .option('--at <time>', 'ISO 8601: the check-in of that time; its first use when absent')
     .option('--json', 'print JSON')
     .action((code: string, flags: UndoFlags) => undoCommand(context, code, flags));
   ticket
@@ -100,6 +101,7 @@ function registerCorrectionCommands(ticket: Command, context: TicketContext): vo
 
 interface UndoFlags {
   reason: string;
+  at?: string;
   event?: string;
   json?: boolean;
 }
@@ -237,15 +239,19 @@ async function undoCommand(context: TicketContext, text: string, flags: UndoFlag
   if (reason === '' || reason.length > entryBounds.reasonLengthMax) {
     return context.fail(`--reason takes a text of ${entryBounds.reasonLengthMax} characters at most.`);
   }
+  const at = flags.at === undefined ? null : Date.parse(flags.at);
+  if (Number.isNaN(at)) return context.fail('--at takes a time as 2026-12-05T18:30:00.000Z.');
   const undo = async (db: Db, event: number, ticket: string): Promise<void> => {
-    const outcome = await undoEntry(db, { event, ticket, at: null, reason, actor: cliActor });
+    const outcome = await undoEntry(db, { event, ticket, at, reason, actor: cliActor });
     if (flags.json) context.print(JSON.stringify(outcome));
-    if (outcome.kind === 'not_entered') return context.fail('Nobody came in with this ticket.');
+    if (outcome.kind === 'not_entered') {
+      return context.fail(`Nobody came in with this ticket${at === null ? '' : ' at that time'}.`);
+    }
     if (flags.json) return;
     context.print(`Taken back: the check-in of ${useText(outcome)}.`);
     context.print(
       outcome.next
-        ? `Its first use is that of ${useText(outcome.next)} instead.`
+        ? `The ticket's first use is that of ${useText(outcome.next)}.`
         : 'The ticket may be used again.',
     );
   };

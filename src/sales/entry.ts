@@ -45,7 +45,7 @@ export async function checkIn(
 }
 
 export type UndoOutcome =
-  /** The ticket may be used again, unless somebody else came in with it: `next`, whose use is its first one then. */
+  /** The ticket may be used again, unless somebody else came in with it: `next` is its first use then. */
   | {
       kind: 'undone';
       at: number;

@@ -193,6 +193,7 @@ test('scans of gates without a network: the earliest use counts in whatever orde
     { at: online.at, gate: 'Desk', actor: 'gate' },
   ];
   assert.deepEqual(await entryDoubles(db, event), [{ ticket: twice, seat: 1, uses }]);
+  assert.deepEqual(await enter(event, twice, 'Desk', 'online'), { ...online, repeated: true });
   const used = await enter(event, twice, 'West', 'again');
   assert.ok(used.kind === 'used' && used.at === early.at && used.gate === 'Gate early');
 
@@ -216,6 +217,13 @@ test('scans of gates without a network: the earliest use counts in whatever orde
     (({ entered: n, ...more }) => [n, more.doubles, more.revoked])(await entryCounts(db, event)),
     [3, 2, 1],
   );
+
+  // Not the first use taken back, by its time: the first stays.
+  const desk = await undo(event, twice, online.at);
+  assert.ok(desk.kind === 'undone' && desk.gate === 'Desk');
+  assert.deepEqual(desk.next, { at: early.at, gate: 'Gate early' });
+  assert.equal((await undo(event, twice, online.at)).kind, 'not_entered');
+  assert.equal((await entryCounts(db, event)).doubles, 1);
 
   // The first use taken back: the next one counts in its place, and the list that held it brings it no more.
   const taken = await undo(event, twice, early.at);

@@ -200,7 +200,7 @@ describe('at the door', () => {
     assert.match(double.out, /Used twice: .* at South .*, and .* at South/);
     const undone = await onsale(['ticket', 'undo', two!.code, '--reason', 'wrong'], app.env);
     assert.equal(undone.code, 0, undone.err);
-    assert.match(undone.out, /Its first use is that of .* at South instead/);
+    assert.match(undone.out, /The ticket's first use is that of .* at South\./);
     fs.writeFileSync(file, '{}');
     assert.match((await onsale(['ticket', 'upload', app.event, file], app.env)).err, /no JSON array/);
   });

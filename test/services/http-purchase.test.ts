@@ -122,7 +122,11 @@ describe('a purchase over HTTP', () => {
       ['GET', `/api/holds/${held.hold}`],
       ['DELETE', `/api/holds/${held.hold}`],
       ['POST', `/api/holds/${held.hold}/recover`, { receipt: held.receipt }],
-      ['POST', `/api/holds/${held.hold}/order`, { buyer: { name: 'Another Buyer', email: 'another@example.org' } }],
+      [
+        'POST',
+        `/api/holds/${held.hold}/order`,
+        { buyer: { name: 'Another Buyer', email: 'another@example.org' } },
+      ],
     ] as const) {
       for (const one of [stranger, app.buyer()]) {
         const answer = await one.request(method, place, { body });
