@@ -1119,6 +1119,109 @@ BEGIN
 END $$;
 
 --
+-- Name: buyer_forget(text, text, uuid, boolean, text, text, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.buyer_forget(p_account text, p_email text, p_order uuid, p_nameless boolean, p_actor text, p_code_hash text, p_request text, p_dry boolean) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_account text := nullif(p_account, '');
+  v_ids uuid[]; v_salt uuid := gen_random_uuid();
+  v_refused jsonb; v_visitors jsonb; v_kept jsonb; v_report jsonb;
+  v_allowances integer; v_words integer; v_mails record;
+  v_traces bigint; v_cards bigint;
+BEGIN
+  IF p_order IS NOT NULL THEN
+    SELECT nullif(account, '') INTO v_account FROM orders WHERE order_id = p_order;
+    IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  END IF;
+  v_ids := buyer_lock(v_account, p_email, p_order);
+  SELECT jsonb_agg(jsonb_build_object('order', u.order_id, 'event', e.event_id, 'why', u.why) ORDER BY u.order_id) INTO v_refused
+  FROM (SELECT o.order_id, o.event_no, order_unforgettable(o, p_nameless) AS why FROM orders o
+        WHERE o.order_id = ANY (v_ids) AND o.forgotten_at IS NULL) u JOIN events e USING (event_no)
+  WHERE u.why IS NOT NULL;
+  IF v_refused IS NOT NULL THEN RETURN jsonb_build_object('kind', 'refused', 'orders', v_refused); END IF;
+  -- Names that lead nowhere are not forgotten again; an order may still name the account of a platform.
+  IF v_account LIKE 'forgotten:%' THEN v_account := NULL; END IF;
+  v_ids := ARRAY(SELECT order_id FROM orders
+                 WHERE order_id = ANY (v_ids) AND (forgotten_at IS NULL OR account = v_account) ORDER BY order_id);
+  SELECT count(*) INTO v_traces FROM (
+    SELECT FROM limit_counts WHERE kind = 'account' AND subject = v_account
+    UNION ALL SELECT FROM limit_allowances WHERE account = v_account
+    UNION ALL SELECT FROM hold_ends WHERE account = v_account
+    UNION ALL SELECT FROM holds WHERE holder = v_account AND state NOT IN ('live','ordered')
+    UNION ALL SELECT FROM cooldowns WHERE kind = 'account' AND subject = v_account AND (until IS NULL OR until < clock_timestamp())) t;
+  IF v_ids = '{}' AND v_traces = 0 THEN RETURN '{"kind":"nothing"}'; END IF;
+  IF p_code_hash IS NOT NULL THEN
+    DELETE FROM confirmations
+    WHERE code_hash = p_code_hash AND act = 'forget_buyer' AND request = p_request AND actor = p_actor AND expires_at > clock_timestamp();
+    IF NOT FOUND THEN RETURN '{"kind":"not_confirmed"}'; END IF;
+  END IF;
+  BEGIN
+    v_kept := forgotten_kept(v_ids);
+    SELECT count(DISTINCT instrument ->> 'fingerprint') INTO v_cards FROM orders WHERE order_id = ANY (v_ids);
+    v_visitors := forgettable_visitors(v_ids, v_salt);
+    PERFORM forget_limits(v_ids, v_account, v_salt);
+    v_allowances := forget_allowances(v_account, v_visitors, v_salt, p_actor);
+    v_mails := forget_mails(v_ids);
+    v_words := forget_words(v_ids);
+    PERFORM forget_holds(v_ids, v_account, v_visitors, v_salt);
+    PERFORM forget_orders(v_ids, v_account, v_visitors, v_salt);
+    v_report := jsonb_build_object('kind', 'forgotten', 'orders', v_ids,
+      'events', ARRAY(SELECT DISTINCT event_id FROM orders JOIN events USING (event_no) WHERE order_id = ANY (v_ids) ORDER BY 1),
+      'erased', jsonb_build_object('buyers', cardinality(v_ids), 'browsers', (SELECT count(*) FROM jsonb_object_keys(v_visitors)),
+        'cards', v_cards, 'letters', v_mails.letters, 'mailsOwed', v_mails.dropped, 'exceptions', v_allowances,
+        'words', v_words, 'counts', v_traces),
+      'kept', v_kept);
+    INSERT INTO audit_log (actor, action, detail) VALUES (p_actor, 'forget_buyer', v_report - 'kind' - 'kept');
+    IF p_dry THEN RAISE EXCEPTION USING ERRCODE = 'OSDRY', MESSAGE = 'undone', DETAIL = v_report::text; END IF;
+  EXCEPTION WHEN SQLSTATE 'OSDRY' THEN
+    GET STACKED DIAGNOSTICS v_report = PG_EXCEPTION_DETAIL;
+  END;
+  RETURN v_report;
+END $$;
+
+--
+-- Name: buyer_lock(text, text, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.buyer_lock(p_account text, p_email text, p_order uuid) RETURNS uuid[]
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_ids uuid[] := buyer_orders(p_account, p_email, p_order);
+  v_cards text[] := ARRAY(SELECT DISTINCT instrument ->> 'fingerprint' FROM orders WHERE order_id = ANY (v_ids) ORDER BY 1);
+BEGIN
+  PERFORM 1 FROM limit_counts
+  WHERE (kind = 'account' AND subject = p_account)
+     OR (kind = 'instrument' AND subject = ANY (v_cards)
+         AND event_no IN (SELECT event_no FROM orders WHERE order_id = ANY (v_ids)))
+  ORDER BY event_no, kind, subject FOR UPDATE;
+  PERFORM 1 FROM holds h
+  WHERE (h.event_no, h.hold_id) IN (SELECT event_no, hold_id FROM orders WHERE order_id = ANY (v_ids))
+  ORDER BY h.event_no, h.hold_id FOR UPDATE;
+  PERFORM 1 FROM orders WHERE order_id = ANY (v_ids) ORDER BY order_id FOR UPDATE;
+  PERFORM 1 FROM money_operations WHERE order_id = ANY (v_ids) ORDER BY operation_id FOR UPDATE;
+  IF v_ids <> buyer_orders(p_account, p_email, p_order)
+     OR v_cards <> ARRAY(SELECT DISTINCT instrument ->> 'fingerprint' FROM orders WHERE order_id = ANY (v_ids) ORDER BY 1) THEN
+    RAISE serialization_failure USING MESSAGE = 'the buyer ordered meanwhile';
+  END IF;
+  RETURN v_ids;
+END $$;
+
+--
+-- Name: buyer_orders(text, text, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.buyer_orders(p_account text, p_email text, p_order uuid) RETURNS uuid[]
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(array_agg(order_id ORDER BY order_id), '{}') FROM orders
+  WHERE account = p_account OR (p_email <> '' AND lower(buyer ->> 'email') = lower(p_email)) OR order_id = p_order
+$$;
+
+--
 -- Name: cancellation_counts(integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1432,29 +1535,29 @@ CREATE FUNCTION public.entry_check_in(p_event integer, p_ticket uuid, p_gate tex
     AS $$
 DECLARE
   t tickets; n entries;
-  v_phase text; v_order text; v_why text;
-  v_first boolean;
+  v_phase text; v_why text;
+  v_first boolean; v_valid boolean;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
   SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR SHARE;
   IF NOT FOUND THEN RETURN '{"kind":"revoked","why":"unknown","seat":null}'; END IF;
-  SELECT state INTO v_order FROM orders WHERE order_id = t.order_id;
-  v_why := CASE
-    WHEN v_phase = 'cancelled' THEN 'event_cancelled'
-    WHEN t.revoked_at IS NOT NULL THEN 'refunded'
-    WHEN t.status <> 'sold' OR v_order <> 'paid' THEN 'not_paid' END;
+  v_why := entry_refusal(v_phase, t);
   IF v_why IS NOT NULL THEN
     RETURN jsonb_build_object('kind', 'revoked', 'why', v_why, 'seat', t.seat_no, 'ticketKind', t.kind);
   END IF;
   INSERT INTO entries (event_no, ticket_id, gate, scan, actor) VALUES (p_event, p_ticket, p_gate, p_scan, p_actor)
   ON CONFLICT DO NOTHING RETURNING * INTO n;
   v_first := FOUND;
+  v_valid := v_first;
   IF NOT v_first THEN
-    SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
+    -- A repeat has its first answer again, also when an earlier use was told of since.
+    SELECT u.at, u.gate INTO n.at, n.gate FROM entry_uses(p_event, p_ticket) u WHERE u.scan = p_scan ORDER BY u.at LIMIT 1;
+    v_valid := FOUND;
+    IF NOT FOUND THEN SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket; END IF;
   END IF;
   RETURN jsonb_build_object(
-    'kind', CASE WHEN v_first OR n.scan = p_scan THEN 'valid' ELSE 'used' END, 'repeated', NOT v_first,
+    'kind', CASE WHEN v_valid THEN 'valid' ELSE 'used' END, 'repeated', NOT v_first,
     'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
 END $$;
 
@@ -1467,10 +1570,189 @@ CREATE FUNCTION public.entry_counts(p_event integer) RETURNS jsonb
     AS $$
   SELECT jsonb_build_object(
     'entered', (SELECT count(*) FROM entries WHERE event_no = p_event),
+    'doubles', (SELECT count(*) FROM entry_scans WHERE event_no = p_event AND what = 'double'),
+    'revoked', (SELECT count(*) FROM entry_scans WHERE event_no = p_event AND what = 'revoked'),
     'tickets', (SELECT count(*) FROM tickets t JOIN orders o USING (order_id)
                 WHERE t.event_no = p_event AND t.status = 'sold' AND o.state = 'paid'),
     'gates', (SELECT coalesce(jsonb_agg(jsonb_build_object('gate', gate, 'entered', n, 'lastAt', epoch_ms(last)) ORDER BY gate), '[]')
               FROM (SELECT gate, count(*) AS n, max(at) AS last FROM entries WHERE event_no = p_event GROUP BY gate) g))
+$$;
+
+--
+-- Name: entry_doubles(integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_doubles(p_event integer, p_limit integer) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(jsonb_agg(jsonb_build_object('ticket', d.ticket_id, 'seat', t.seat_no, 'uses', (
+      SELECT jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at)
+      FROM entry_uses(p_event, d.ticket_id) u)) ORDER BY d.no DESC), '[]')
+  FROM (SELECT ticket_id, max(entry_scan_no) AS no FROM entry_scans WHERE event_no = p_event AND what = 'double'
+        GROUP BY ticket_id ORDER BY no DESC LIMIT p_limit) d
+  LEFT JOIN tickets t ON t.event_no = p_event AND t.ticket_id = d.ticket_id
+$$;
+
+--
+-- Name: tickets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.tickets (
+    ticket_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    event_no integer NOT NULL,
+    seat_no integer NOT NULL,
+    order_id uuid NOT NULL,
+    status text NOT NULL,
+    price bigint NOT NULL,
+    fee bigint DEFAULT 0 NOT NULL,
+    kind text DEFAULT 'full'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT tickets_status_check CHECK ((status = ANY (ARRAY['reserved'::text, 'sold'::text, 'cancelled'::text])))
+)
+PARTITION BY LIST (event_no);
+
+--
+-- Name: entry_refusal(text, public.tickets); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_refusal(p_phase text, t public.tickets) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT CASE
+    WHEN t.ticket_id IS NULL THEN 'unknown'
+    WHEN p_phase = 'cancelled' THEN 'event_cancelled'
+    WHEN t.revoked_at IS NOT NULL THEN 'refunded'
+    WHEN t.status <> 'sold' OR (SELECT state FROM orders WHERE order_id = t.order_id) <> 'paid' THEN 'not_paid' END
+$$;
+
+--
+-- Name: entry_standing(integer, jsonb, text[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_standing(p_event integer, p_scans jsonb, p_known text[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(jsonb_agg(jsonb_build_object(
+    'scan', one ->> 'scan', 'ticket', one ->> 'ticket', 'repeated', no::text = ANY (p_known),
+    'kind', CASE WHEN n.scan IS NOT NULL THEN 'entered' ELSE d.what END,
+    'at', epoch_ms(coalesce(n.at, d.at)), 'gate', CASE WHEN n.scan IS NOT NULL THEN n.gate ELSE d.gate END,
+    'seat', t.seat_no, 'why', d.why,
+    'others', CASE WHEN n.scan IS NOT NULL OR d.what = 'double' THEN (
+      SELECT coalesce(jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at), '[]')
+      FROM entry_uses(p_event, (one ->> 'ticket')::uuid) u WHERE u.scan IS DISTINCT FROM one ->> 'scan') END) ORDER BY no), '[]')
+  FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no)
+  LEFT JOIN tickets t ON t.event_no = p_event AND t.ticket_id = (one ->> 'ticket')::uuid
+  LEFT JOIN entries n ON n.event_no = p_event AND n.ticket_id = (one ->> 'ticket')::uuid AND n.scan = one ->> 'scan'
+  LEFT JOIN LATERAL (
+    SELECT * FROM entry_scans e
+    WHERE e.event_no = p_event AND e.ticket_id = (one ->> 'ticket')::uuid AND e.scan = one ->> 'scan'
+    ORDER BY entry_scan_no DESC LIMIT 1) d ON true
+$$;
+
+--
+-- Name: entry_undo(integer, uuid, timestamp with time zone, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_undo(p_event integer, p_ticket uuid, p_at timestamp with time zone, p_reason text, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  n entries; d entry_scans;
+  v_seat integer; v_order uuid;
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  -- The gates wait: they hold the ticket's row too.
+  SELECT seat_no, order_id INTO v_seat, v_order FROM tickets WHERE event_no = p_event AND ticket_id = p_ticket FOR NO KEY UPDATE;
+  DELETE FROM entries
+  WHERE event_no = p_event AND ticket_id = p_ticket AND (p_at IS NULL OR epoch_ms(at) = epoch_ms(p_at)) RETURNING * INTO n;
+  IF FOUND THEN
+    INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+    VALUES (p_event, p_ticket, 'undone', n.at, n.gate, n.scan, n.actor);
+    DELETE FROM entry_scans WHERE entry_scan_no = (
+      SELECT entry_scan_no FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
+      ORDER BY at, entry_scan_no LIMIT 1) RETURNING at, gate, scan, actor INTO d.at, d.gate, d.scan, d.actor;
+    IF FOUND THEN
+      INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, p_ticket, d.at, d.gate, d.scan, d.actor);
+    END IF;
+  ELSE
+    UPDATE entry_scans SET what = 'undone' WHERE entry_scan_no = (
+      SELECT entry_scan_no FROM entry_scans
+      WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double' AND epoch_ms(at) = epoch_ms(p_at) LIMIT 1)
+    RETURNING at, gate, actor INTO n.at, n.gate, n.actor;
+    IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
+    SELECT at, gate INTO d.at, d.gate FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
+  END IF;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,
+    jsonb_build_object('order', v_order, 'ticket', p_ticket, 'at', n.at, 'gate', n.gate, 'by', n.actor, 'reason', p_reason));
+  RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', v_seat,
+    'next', CASE WHEN d.at IS NOT NULL THEN jsonb_build_object('at', epoch_ms(d.at), 'gate', d.gate) END);
+END $$;
+
+--
+-- Name: entry_upload(integer, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_upload(p_event integer, p_scans jsonb, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  s record; t tickets; n entries;
+  v_phase text; v_why text;
+  v_known text[] := '{}';
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
+  PERFORM 1 FROM tickets
+  WHERE event_no = p_event AND ticket_id IN (SELECT (one ->> 'ticket')::uuid FROM jsonb_array_elements(p_scans) one)
+  ORDER BY seat_no, ticket_id FOR NO KEY UPDATE;
+  FOR s IN
+    SELECT (one ->> 'ticket')::uuid AS ticket, one ->> 'scan' AS scan, one ->> 'gate' AS gate, no,
+           least(to_timestamp((one ->> 'at')::double precision / 1000), clock_timestamp()) AS at
+    FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no) ORDER BY no
+  LOOP
+    IF EXISTS (SELECT 1 FROM entries WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan)
+       OR EXISTS (SELECT 1 FROM entry_scans WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan) THEN
+      v_known := v_known || s.no::text;
+      CONTINUE;
+    END IF;
+    t := NULL;
+    SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = s.ticket;
+    v_why := entry_refusal(v_phase, t);
+    IF v_why = 'refunded' AND t.revoked_at > s.at THEN v_why := NULL; END IF;
+    IF v_why IS NOT NULL THEN
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, why)
+      VALUES (p_event, s.ticket, 'revoked', s.at, s.gate, s.scan, p_actor, v_why);
+      CONTINUE;
+    END IF;
+    INSERT INTO entries (event_no, ticket_id, at, gate, scan, actor) VALUES (p_event, s.ticket, s.at, s.gate, s.scan, p_actor)
+    ON CONFLICT DO NOTHING;
+    CONTINUE WHEN FOUND;
+    SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = s.ticket;
+    IF s.at < n.at THEN
+      UPDATE entries SET at = s.at, gate = s.gate, scan = s.scan, actor = p_actor
+      WHERE event_no = p_event AND ticket_id = s.ticket;
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+      VALUES (p_event, s.ticket, 'double', n.at, n.gate, n.scan, n.actor);
+    ELSE
+      INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor)
+      VALUES (p_event, s.ticket, 'double', s.at, s.gate, s.scan, p_actor);
+    END IF;
+  END LOOP;
+  RETURN entry_standing(p_event, p_scans, v_known);
+END $$;
+
+--
+-- Name: entry_uses(integer, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.entry_uses(p_event integer, p_ticket uuid) RETURNS TABLE(at timestamp with time zone, gate text, scan text, actor text)
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT at, gate, scan, actor FROM entries WHERE event_no = p_event AND ticket_id = p_ticket
+  UNION ALL
+  SELECT at, gate, scan, actor FROM entry_scans WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double'
 $$;
 
 --
@@ -1706,6 +1988,204 @@ CREATE FUNCTION public.event_write_partitions(p_event integer, p_partitions json
 $$;
 
 --
+-- Name: forget_allowances(text, jsonb, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_allowances(p_account text, p_visitors jsonb, p_salt uuid, p_actor text) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_count integer;
+  v_ids uuid[];
+BEGIN
+  WITH ended AS (
+    UPDATE limit_allowances a
+    SET account = CASE WHEN account = p_account THEN forgotten_as(p_salt, event_no, 'account', account) ELSE account END,
+        visitor = coalesce(p_visitors ->> concat_ws('/', event_no, visitor), visitor), reason = '(forgotten)',
+        ended_at = coalesce(ended_at, clock_timestamp()), ended_by = coalesce(ended_by, p_actor)
+    WHERE account = p_account OR p_visitors ? concat_ws('/', event_no, visitor)
+    RETURNING allowance_id)
+  SELECT count(*), array_agg(allowance_id) INTO v_count, v_ids FROM ended;
+  UPDATE audit_log SET detail = detail - 'reason'
+  WHERE action = 'limits_allow' AND detail ->> 'allowance' = ANY (v_ids::text[]);
+  RETURN v_count;
+END $$;
+
+--
+-- Name: forget_holds(uuid[], text, jsonb, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_holds(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  UPDATE holds h
+  SET visitor = coalesce(p_visitors ->> concat_ws('/', h.event_no, h.visitor), h.visitor),
+      holder = CASE WHEN h.holder = p_account THEN forgotten_as(p_salt, h.event_no, 'account', h.holder)
+                    ELSE coalesce(p_visitors ->> concat_ws('/', h.event_no, h.holder), h.holder) END
+  WHERE h.state NOT IN ('live','ordered') AND (h.holder = p_account OR p_visitors ? concat_ws('/', h.event_no, h.visitor));
+  DELETE FROM hold_ends WHERE account = p_account OR p_visitors ? concat_ws('/', event_no, visitor);
+  PERFORM cooldown_lock();
+  -- One that is in force goes by itself, a day after its last hold at the latest.
+  DELETE FROM cooldowns
+  WHERE (until IS NULL OR until < clock_timestamp())
+    AND ((kind = 'account' AND subject = p_account) OR (kind = 'visitor' AND p_visitors ? concat_ws('/', event_no, subject)));
+END $$;
+
+--
+-- Name: forget_limits(uuid[], text, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_limits(p_ids uuid[], p_account text, p_salt uuid) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE limit_counts SET subject = forgotten_as(p_salt, event_no, 'account', subject)
+  WHERE kind = 'account' AND subject = p_account;
+  WITH his AS (
+    SELECT o.event_no, o.instrument ->> 'fingerprint' AS card,
+           sum(CASE WHEN o.state = 'paid' THEN cardinality(o.seats) - (SELECT count(*) FROM tickets t
+             WHERE t.event_no = o.event_no AND t.order_id = o.order_id AND t.revoked_at IS NOT NULL) ELSE 0 END)::integer AS n
+    FROM orders o WHERE o.order_id = ANY (p_ids) AND o.instrument ->> 'fingerprint' IS NOT NULL GROUP BY 1, 2
+  ), less AS (
+    UPDATE limit_counts c SET seats = c.seats - his.n FROM his
+    WHERE c.event_no = his.event_no AND c.kind = 'instrument' AND c.subject = his.card RETURNING c.event_no, c.subject, his.n)
+  INSERT INTO limit_counts (event_no, kind, subject, seats)
+  SELECT event_no, 'instrument', forgotten_as(p_salt, event_no, 'card', subject), n FROM less;
+  -- Nobody else's seats are counted under it.
+  DELETE FROM limit_counts c USING orders o
+  WHERE o.order_id = ANY (p_ids) AND c.event_no = o.event_no AND c.kind = 'instrument'
+    AND c.subject = o.instrument ->> 'fingerprint' AND c.seats = 0;
+$$;
+
+--
+-- Name: forget_mails(uuid[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_mails(p_ids uuid[], OUT letters integer, OUT dropped integer) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_mails text[] := ARRAY(SELECT mail_id FROM mails WHERE order_id = ANY (p_ids));
+BEGIN
+  DELETE FROM mailbox WHERE split_part(message_id, '@', 1) = ANY (v_mails);
+  GET DIAGNOSTICS letters = ROW_COUNT;
+  UPDATE mails SET state = 'not_needed', updated_at = clock_timestamp() WHERE order_id = ANY (p_ids) AND state = 'due';
+  GET DIAGNOSTICS dropped = ROW_COUNT;
+  -- Mail servers like to repeat the address, or a name, in what they say.
+  UPDATE mails SET last_error = NULL, detail = detail - 'detail' WHERE order_id = ANY (p_ids);
+  DELETE FROM job_outbox WHERE key IN (SELECT 'mail/' || u FROM unnest(v_mails) u);
+  PERFORM graphile_worker.remove_job(j.key) FROM graphile_worker.jobs j
+  WHERE j.key IN (SELECT 'mail/' || u FROM unnest(v_mails) u);
+END $$;
+
+--
+-- Name: forget_orders(uuid[], text, jsonb, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_orders(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE money_operations SET instrument = NULL,
+    answer = answer - 'detail' #- '{view,instrument}' #- '{view,action}' #- '{refund,reason}'
+  WHERE order_id = ANY (p_ids);
+  UPDATE orders o SET
+    buyer = '{"name":"","email":""}', forgotten_at = clock_timestamp(),
+    account = CASE WHEN account = p_account THEN forgotten_as(p_salt, event_no, 'account', account) ELSE account END,
+    holder = CASE WHEN holder = p_account THEN forgotten_as(p_salt, event_no, 'account', holder)
+                  ELSE coalesce(p_visitors ->> concat_ws('/', event_no, holder), holder) END,
+    visitor = coalesce(p_visitors ->> concat_ws('/', event_no, visitor), visitor),
+    instrument = CASE WHEN instrument ->> 'fingerprint' IS NOT NULL THEN jsonb_build_object('brand', '', 'last4', '',
+      'fingerprint', forgotten_as(p_salt, event_no, 'card', instrument ->> 'fingerprint')) END
+  WHERE order_id = ANY (p_ids);
+$$;
+
+--
+-- Name: forget_words(uuid[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forget_words(p_ids uuid[]) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_ids text[] := p_ids::text[];
+  v_objects text[] := ARRAY(SELECT provider_object FROM orders WHERE order_id = ANY (p_ids) AND provider_object IS NOT NULL);
+  v_count integer;
+  v_sum integer := 0;
+BEGIN
+  UPDATE blocks b SET reason = '(forgotten)'
+  FROM refunds r JOIN refund_tickets rt USING (refund_id) JOIN tickets t ON t.event_no = rt.event_no AND t.ticket_id = rt.ticket_id
+  WHERE r.order_id = ANY (p_ids) AND NOT r.cancellation AND b.event_no = t.event_no AND b.seat_no = t.seat_no AND b.reason = r.reason;
+  GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
+  UPDATE refunds SET reason = CASE WHEN cancellation THEN reason ELSE '(forgotten)' END, detail = NULL
+  WHERE order_id = ANY (p_ids) AND (NOT cancellation OR detail IS NOT NULL);
+  GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
+  UPDATE order_history SET detail = detail - 'detail' - 'note'
+  WHERE order_id = ANY (p_ids) AND detail ?| ARRAY['detail','note'];
+  GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
+  UPDATE audit_log SET detail = detail - 'reason' - 'note'
+  WHERE (detail ->> 'order' = ANY (v_ids) OR detail ->> 'subject' = ANY (v_ids || v_objects)) AND detail ?| ARRAY['reason','note'];
+  GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
+  UPDATE reconcile_findings SET note = NULL
+  WHERE (order_id = ANY (p_ids) OR object = ANY (v_objects)) AND note IS NOT NULL;
+  GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
+  -- A later attempt of a delivery brings the receiver these bytes: it is the same thing that happened.
+  UPDATE webhook_deliveries SET body = jsonb_set(body::jsonb, '{refund,reason}', '"(forgotten)"')::text
+  WHERE body::jsonb #>> '{order,order}' = ANY (v_ids) AND body::jsonb #> '{refund,reason}' IS NOT NULL
+    AND body::jsonb #>> '{refund,eventCancelled}' = 'false';
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_sum + v_count;
+END $$;
+
+--
+-- Name: forgettable_visitors(uuid[], uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forgettable_visitors(p_ids uuid[], p_salt uuid) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce(jsonb_object_agg(concat_ws('/', event_no, visitor), forgotten_as(p_salt, event_no, 'visitor', visitor)), '{}')
+  FROM (SELECT event_no, visitor FROM orders WHERE order_id = ANY (p_ids)
+        EXCEPT SELECT event_no, visitor FROM orders
+        WHERE NOT order_id = ANY (p_ids)
+          AND visitor = ANY (ARRAY(SELECT visitor FROM orders WHERE order_id = ANY (p_ids)))) his
+$$;
+
+--
+-- Name: forgotten_as(uuid, integer, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forgotten_as(p_salt uuid, p_event integer, p_kind text, p_name text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT 'forgotten:' || left(encode(sha256(convert_to(concat_ws('/', p_salt, p_event, p_kind, p_name), 'UTF8')), 'hex'), 32)
+$$;
+
+--
+-- Name: forgotten_kept(uuid[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.forgotten_kept(p_ids uuid[]) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object(
+    'orders', cardinality(p_ids),
+    'amounts', (SELECT coalesce(jsonb_agg(jsonb_build_object('currency', currency, 'paid', paid, 'refunded', refunded) ORDER BY currency), '[]')
+      FROM (SELECT o.currency, sum(o.amount) FILTER (WHERE o.state = 'paid' OR r.amount IS NOT NULL) AS paid,
+                   coalesce(sum(r.amount), 0) AS refunded
+            FROM orders o LEFT JOIN (SELECT order_id, sum(amount) AS amount FROM refunds GROUP BY order_id) r USING (order_id)
+            WHERE o.order_id = ANY (p_ids) GROUP BY o.currency
+            HAVING bool_or(o.state = 'paid' OR r.amount IS NOT NULL)) sums),
+    'tickets', (SELECT count(*) FROM tickets WHERE order_id = ANY (p_ids)),
+    'validTickets', (SELECT count(*) FROM tickets JOIN orders o USING (order_id)
+                     WHERE order_id = ANY (p_ids) AND status = 'sold' AND o.state = 'paid'),
+    'refunds', (SELECT count(*) FROM refunds WHERE order_id = ANY (p_ids)),
+    'entries', (SELECT count(*) FROM entries JOIN tickets USING (event_no, ticket_id) WHERE order_id = ANY (p_ids)),
+    'auditEntries', (SELECT count(*) FROM audit_log WHERE detail ->> 'order' = ANY (p_ids::text[])),
+    'payments', (SELECT coalesce(jsonb_agg(DISTINCT provider_object ORDER BY provider_object), '[]') FROM money_operations
+                 WHERE order_id = ANY (p_ids) AND provider_object IS NOT NULL))
+$$;
+
+--
 -- Name: hold_due(text, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1805,13 +2285,13 @@ CREATE FUNCTION public.is_since(p_xmin xid, p_mark bigint) RETURNS boolean
 $$;
 
 --
--- Name: job_enqueue(text, jsonb, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: job_enqueue(text, jsonb, text, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.job_enqueue(p_task text, p_payload jsonb, p_key text) RETURNS void
+CREATE FUNCTION public.job_enqueue(p_task text, p_payload jsonb, p_key text, p_after_ms integer DEFAULT 0) RETURNS void
     LANGUAGE sql
     AS $$
-  INSERT INTO job_outbox (task, payload, key) VALUES (p_task, p_payload, p_key)
+  INSERT INTO job_outbox (task, payload, key, after_ms) VALUES (p_task, p_payload, p_key, p_after_ms)
 $$;
 
 --
@@ -1829,14 +2309,14 @@ BEGIN
     DELETE FROM job_outbox
     WHERE job_no IN (SELECT job_no FROM job_outbox ORDER BY job_no LIMIT p_limit FOR UPDATE SKIP LOCKED)
     RETURNING *),
-  -- The queue takes a key only once a call.
   latest AS (
     SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
     ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
   SELECT (SELECT count(*) FROM moved),
-         array_agg((task, payload::json, NULL, NULL, NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
+         array_agg((task, payload::json, NULL, CASE WHEN after_ms > 0 THEN now() + after_ms * interval '1 millisecond' END,
+                    NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
   INTO v_moved, v_specs FROM latest;
-  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs); END IF;
+  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs, job_key_preserve_run_at => true); END IF;
   RETURN v_moved;
 END $$;
 
@@ -1983,6 +2463,41 @@ BEGIN
   SELECT * INTO a FROM limit_allowances WHERE event_no = p_event AND allowance_id = p_allowance;
   IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
   RETURN jsonb_build_object('kind', 'ended', 'allowance', allowance_json(a));
+END $$;
+
+--
+-- Name: mail_resend(uuid, boolean, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.mail_resend(p_mail uuid, p_copy boolean, p_actor text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  m mails; o orders;
+  v_copy uuid;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM mails WHERE mail_id = p_mail) FOR SHARE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown"}'; END IF;
+  -- Who asks twice at once takes turns here.
+  SELECT * INTO m FROM mails WHERE mail_id = p_mail FOR UPDATE;
+  IF m.state = 'not_needed' OR o.forgotten_at IS NOT NULL THEN RETURN '{"kind":"not_needed"}'; END IF;
+  IF m.state = 'due' AND m.last_error IS NULL THEN RETURN '{"kind":"under_way"}'; END IF;
+  IF m.state <> 'sent' THEN
+    UPDATE mails SET state = 'due', updated_at = clock_timestamp() WHERE mail_id = p_mail;
+    PERFORM job_enqueue('mail', jsonb_build_object('mail', p_mail), 'mail/' || p_mail);
+    INSERT INTO audit_log (actor, action, event_no, detail)
+    VALUES (p_actor, 'mail_again', o.event_no, jsonb_build_object('mail', p_mail));
+    RETURN jsonb_build_object('kind', 'again', 'mail', p_mail);
+  END IF;
+  IF NOT p_copy THEN RETURN '{"kind":"sent"}'; END IF;
+  SELECT mail_id INTO v_copy FROM mails WHERE copy_of = p_mail AND state = 'due' LIMIT 1;
+  IF FOUND THEN RETURN jsonb_build_object('kind', 'under_way', 'mail', v_copy); END IF;
+  v_copy := gen_random_uuid();
+  INSERT INTO mails (mail_id, order_id, what, detail, copy_of) VALUES (v_copy, m.order_id, m.what, m.detail, p_mail);
+  PERFORM job_enqueue('mail', jsonb_build_object('mail', v_copy), 'mail/' || v_copy);
+  INSERT INTO audit_log (actor, action, event_no, detail)
+  VALUES (p_actor, 'mail_copy', o.event_no, jsonb_build_object('mail', p_mail, 'copy', v_copy));
+  RETURN jsonb_build_object('kind', 'copied', 'mail', v_copy);
 END $$;
 
 --
@@ -2660,6 +3175,7 @@ CREATE TABLE public.orders (
     capture_before timestamp with time zone,
     former_hold_id uuid,
     access_code uuid,
+    forgotten_at timestamp with time zone,
     CONSTRAINT orders_amount_check CHECK ((amount >= 0))
 );
 
@@ -2749,16 +3265,9 @@ END $$;
 CREATE FUNCTION public.order_happened(o public.orders, p_what text, p_detail jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
-DECLARE
-  v_refund uuid := (p_detail ->> 'refund')::uuid;
-  v_cause text := concat_ws('/', o.order_id, coalesce(p_detail ->> 'refund', p_detail ->> 'operation'));
 BEGIN
-  PERFORM order_mail_owed(o, p_what, p_detail);
-  IF NOT EXISTS (SELECT 1 FROM webhook_wanted(o.event_no, p_what)) THEN RETURN; END IF;
-  PERFORM webhook_owe(o.event_no, p_what, CASE WHEN p_what NOT IN ('refund.succeeded','refund.failed') THEN v_cause END,
-    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund),
-      'returned', CASE WHEN p_what = 'order.closed_late' THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
-    || jsonb_build_object('order', webhook_order(o)));
+  PERFORM order_told(o, p_what, p_detail);
+  PERFORM job_enqueue('figures', jsonb_build_object('event', o.event_no), 'figures/' || o.event_no, 5000);
 END $$;
 
 --
@@ -2801,16 +3310,22 @@ END $$;
 CREATE FUNCTION public.order_lock_limits(p_event integer, p_account text, p_fingerprint text) RETURNS void
     LANGUAGE plpgsql
     AS $$
+DECLARE
+  v_wanted integer := (p_account IS NOT NULL)::integer + (p_fingerprint IS NOT NULL)::integer;
+  v_locked integer := -1;
 BEGIN
-  INSERT INTO limit_counts (event_no, kind, subject, seats)
-  SELECT p_event, kind, subject, 0
-  FROM (VALUES ('account', p_account), ('instrument', p_fingerprint)) AS wanted (kind, subject)
-  WHERE subject IS NOT NULL ORDER BY kind, subject
-  ON CONFLICT DO NOTHING;
-  PERFORM 1 FROM limit_counts
-  WHERE event_no = p_event
-    AND ((kind = 'account' AND subject = p_account) OR (kind = 'instrument' AND subject = p_fingerprint))
-  ORDER BY kind, subject FOR UPDATE;
+  WHILE v_locked < v_wanted LOOP
+    INSERT INTO limit_counts (event_no, kind, subject, seats)
+    SELECT p_event, kind, subject, 0
+    FROM (VALUES ('account', p_account), ('instrument', p_fingerprint)) AS wanted (kind, subject)
+    WHERE subject IS NOT NULL ORDER BY kind, subject
+    ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM limit_counts
+    WHERE event_no = p_event
+      AND ((kind = 'account' AND subject = p_account) OR (kind = 'instrument' AND subject = p_fingerprint))
+    ORDER BY kind, subject FOR UPDATE;
+    GET DIAGNOSTICS v_locked = ROW_COUNT;
+  END LOOP;
 END $$;
 
 --
@@ -2824,7 +3339,7 @@ DECLARE
   v_mail uuid := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation')))::uuid;
 BEGIN
   -- A refund that failed is the operator's to mend: there is nothing to tell the buyer yet.
-  IF p_what = 'refund.failed' THEN RETURN; END IF;
+  IF p_what = 'refund.failed' OR o.forgotten_at IS NOT NULL THEN RETURN; END IF;
   INSERT INTO mails (mail_id, order_id, what, detail) VALUES (v_mail, o.order_id, p_what, coalesce(p_detail, '{}'))
   ON CONFLICT DO NOTHING;
   IF FOUND THEN PERFORM job_enqueue('mail', jsonb_build_object('mail', v_mail), 'mail/' || v_mail); END IF;
@@ -3059,6 +3574,51 @@ CREATE FUNCTION public.order_seats_are(o public.orders, p_state text) RETURNS bo
   SELECT count(*) FILTER (WHERE s.state = p_state AND s.order_id = o.order_id) = cardinality(o.seats)
   FROM (SELECT state, order_id FROM seats
         WHERE event_no = o.event_no AND seat_no = ANY (o.seats) ORDER BY seat_no FOR UPDATE) s
+$$;
+
+--
+-- Name: order_told(public.orders, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_told(o public.orders, p_what text, p_detail jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_refund uuid := (p_detail ->> 'refund')::uuid;
+  v_cause text := concat_ws('/', o.order_id, coalesce(p_detail ->> 'refund', p_detail ->> 'operation'));
+BEGIN
+  PERFORM order_mail_owed(o, p_what, p_detail);
+  IF NOT EXISTS (SELECT 1 FROM webhook_wanted(o.event_no, p_what)) THEN RETURN; END IF;
+  PERFORM webhook_owe(o.event_no, p_what, CASE WHEN p_what NOT IN ('refund.succeeded','refund.failed') THEN v_cause END,
+    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund),
+      'returned', CASE WHEN p_what = 'order.closed_late' THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
+    || jsonb_build_object('order', webhook_order(o)));
+END $$;
+
+--
+-- Name: order_unforgettable(public.orders, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_unforgettable(o public.orders, p_nameless boolean) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT CASE
+    WHEN o.state NOT IN ('paid','closed','cancelled') OR EXISTS (
+      SELECT 1 FROM money_operations m WHERE m.order_id = o.order_id AND m.kind <> 'refund'
+        AND (m.state IN ('open','waiting','unknown','ending') OR m.due_at IS NOT NULL)) THEN 'under_way'
+    WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = o.order_id AND r.state IN ('open','unknown','pending'))
+      OR (o.state = 'paid' AND EXISTS (
+        SELECT 1 FROM event_cancellations c WHERE c.event_no = o.event_no AND c.state = 'running')) THEN 'refund_under_way'
+    WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = o.order_id AND r.state = 'failed') THEN 'refund_failed'
+    WHEN EXISTS (SELECT 1 FROM money_operations m WHERE m.order_id = o.order_id AND m.attention IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM reconcile_findings f WHERE f.settled_at IS NULL
+                 AND (f.order_id = o.order_id OR f.object = o.provider_object)) THEN 'on_the_list'
+    WHEN EXISTS (SELECT 1 FROM mails JOIN graphile_worker.jobs j ON j.key = 'mail/' || mail_id
+                 WHERE mails.order_id = o.order_id AND j.locked_at IS NOT NULL) THEN 'mail_under_way'
+    WHEN NOT p_nameless AND EXISTS (SELECT 1 FROM tickets t
+                     WHERE t.event_no = o.event_no AND t.order_id = o.order_id AND t.status = 'sold')
+      AND NOT (SELECT e.phase = 'cancelled' OR coalesce(e.performance_at < clock_timestamp() - interval '1 day', false)
+               FROM events e WHERE e.event_no = o.event_no) THEN 'event_not_over' END
 $$;
 
 --
@@ -3394,6 +3954,25 @@ CREATE FUNCTION public.provider_events_claim(p_owner text, p_limit integer, p_le
          (extract(epoch FROM clock_timestamp() - min(c.received_at)) * 1000)::double precision
   FROM claimed c GROUP BY c.object ORDER BY min(c.received_at)
 $$;
+
+--
+-- Name: provider_events_clean(double precision, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.provider_events_clean(p_kept_ms double precision, p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_deleted integer;
+BEGIN
+  DELETE FROM provider_events
+  WHERE provider_event_id IN (
+    SELECT provider_event_id FROM provider_events
+    WHERE processed_at <= clock_timestamp() - p_kept_ms * interval '1 millisecond'
+    ORDER BY processed_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  RETURN v_deleted;
+END $$;
 
 --
 -- Name: publish_objects(integer, bigint, text[], bigint[], bytea[]); Type: FUNCTION; Schema: public; Owner: -
@@ -4114,6 +4693,52 @@ CREATE FUNCTION public.revoked_tickets(p_event integer) RETURNS TABLE(ticket uui
 $$;
 
 --
+-- Name: sales_figures; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.sales_figures (
+    event_no integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    figures jsonb NOT NULL
+);
+
+--
+-- Name: sales_figures_refresh(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.sales_figures_refresh(p_event integer) RETURNS public.sales_figures
+    LANGUAGE sql
+    AS $$
+  WITH sold AS (
+    SELECT s.category, t.kind, count(*) AS tickets, sum(t.price) AS prices, sum(t.fee) AS fees
+    FROM tickets t JOIN event_seats s ON s.event_no = t.event_no AND s.seat_no = t.seat_no
+    WHERE t.event_no = p_event AND t.status = 'sold' GROUP BY 1, 2),
+  placed AS (SELECT state, count(*) AS n FROM orders WHERE event_no = p_event GROUP BY 1),
+  moved AS (
+    SELECT coalesce(sum(m.amount) FILTER (WHERE m.kind = 'capture'), 0) AS taken,
+           coalesce(sum(m.amount) FILTER (WHERE m.kind = 'refund'), 0) AS given
+    FROM money_operations m JOIN orders o USING (order_id)
+    WHERE o.event_no = p_event AND m.state = 'done' AND m.kind IN ('capture','refund')),
+  back AS (
+    SELECT coalesce(sum(amount) FILTER (WHERE state = 'elsewhere'), 0) AS elsewhere,
+           coalesce(sum(amount) FILTER (WHERE state NOT IN ('done','elsewhere')), 0) AS owed
+    FROM refunds WHERE event_no = p_event),
+  counted AS (
+    SELECT jsonb_build_object(
+      'orders', (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM placed),
+      'sold', (SELECT coalesce(jsonb_agg(jsonb_build_object('category', category, 'kind', kind, 'tickets', tickets,
+                 'prices', prices, 'fees', fees) ORDER BY category, kind), '[]') FROM sold),
+      'taken', moved.taken, 'refunded', moved.given + back.elsewhere, 'owed', back.owed) AS figures
+    FROM moved, back)
+  INSERT INTO sales_figures AS f (event_no, at, figures)
+  SELECT p_event, statement_timestamp(), figures FROM counted
+  ON CONFLICT (event_no) DO UPDATE SET
+    figures = CASE WHEN excluded.at > f.at THEN excluded.figures ELSE f.figures END,
+    at = greatest(excluded.at, f.at)
+  RETURNING f.*
+$$;
+
+--
 -- Name: seat_is_free(text, timestamp with time zone, bigint, bigint, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -4579,7 +5204,7 @@ CREATE TABLE public.blocks (
 CREATE TABLE public.confirmations (
     code_hash text NOT NULL,
     act text NOT NULL,
-    event_no integer NOT NULL,
+    event_no integer,
     request text NOT NULL,
     actor text NOT NULL,
     shown jsonb NOT NULL,
@@ -4613,6 +5238,37 @@ CREATE TABLE public.entries (
     gate text,
     scan text,
     actor text NOT NULL
+);
+
+--
+-- Name: entry_scans; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.entry_scans (
+    entry_scan_no bigint NOT NULL,
+    event_no integer NOT NULL,
+    ticket_id uuid NOT NULL,
+    what text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    gate text,
+    scan text,
+    actor text NOT NULL,
+    why text,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT entry_scans_what_check CHECK ((what = ANY (ARRAY['double'::text, 'revoked'::text, 'undone'::text])))
+);
+
+--
+-- Name: entry_scans_entry_scan_no_seq; Type: SEQUENCE; Schema: public; Owner: -
+--
+
+ALTER TABLE public.entry_scans ALTER COLUMN entry_scan_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.entry_scans_entry_scan_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 --
@@ -4698,7 +5354,8 @@ CREATE TABLE public.job_outbox (
     task text NOT NULL,
     payload jsonb NOT NULL,
     key text,
-    enqueued_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    enqueued_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    after_ms integer DEFAULT 0 NOT NULL
 );
 
 --
@@ -4798,6 +5455,7 @@ CREATE TABLE public.mails (
     last_error text,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    copy_of uuid,
     CONSTRAINT mails_state_check CHECK ((state = ANY (ARRAY['due'::text, 'sent'::text, 'refused'::text, 'not_needed'::text])))
 );
 
@@ -5052,26 +5710,6 @@ CREATE TABLE public.seats (
 PARTITION BY LIST (event_no);
 
 --
--- Name: tickets; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.tickets (
-    ticket_id uuid DEFAULT gen_random_uuid() NOT NULL,
-    event_no integer NOT NULL,
-    seat_no integer NOT NULL,
-    order_id uuid NOT NULL,
-    status text NOT NULL,
-    price bigint NOT NULL,
-    fee bigint DEFAULT 0 NOT NULL,
-    kind text DEFAULT 'full'::text NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT now() NOT NULL,
-    revoked_at timestamp with time zone,
-    CONSTRAINT tickets_status_check CHECK ((status = ANY (ARRAY['reserved'::text, 'sold'::text, 'cancelled'::text])))
-)
-PARTITION BY LIST (event_no);
-
---
 -- Name: webhook_attempts; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -5184,6 +5822,13 @@ ALTER TABLE ONLY public.cooldowns
 
 ALTER TABLE ONLY public.entries
     ADD CONSTRAINT entries_pkey PRIMARY KEY (event_no, ticket_id);
+
+--
+-- Name: entry_scans entry_scans_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.entry_scans
+    ADD CONSTRAINT entry_scans_pkey PRIMARY KEY (entry_scan_no);
 
 --
 -- Name: event_cancellations event_cancellations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -5494,6 +6139,13 @@ ALTER TABLE ONLY public.refunds
     ADD CONSTRAINT refunds_pkey PRIMARY KEY (refund_id);
 
 --
+-- Name: sales_figures sales_figures_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.sales_figures
+    ADD CONSTRAINT sales_figures_pkey PRIMARY KEY (event_no);
+
+--
 -- Name: schema_migrations schema_migrations_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -5561,6 +6213,12 @@ CREATE INDEX cooldowns_changed ON public.cooldowns USING btree (changed_at);
 CREATE INDEX cooldowns_last ON public.cooldowns USING btree (last_at);
 
 --
+-- Name: entry_scans_ticket; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX entry_scans_ticket ON public.entry_scans USING btree (event_no, ticket_id);
+
+--
 -- Name: frontier_moves_at; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -5613,6 +6271,12 @@ CREATE INDEX mailbox_newest ON public.mailbox USING btree (at DESC);
 --
 
 CREATE INDEX mails_attention ON public.mails USING btree (updated_at) WHERE ((state = 'refused'::text) OR ((state = 'due'::text) AND (last_error IS NOT NULL)));
+
+--
+-- Name: mails_copies; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX mails_copies ON public.mails USING btree (copy_of) WHERE (copy_of IS NOT NULL);
 
 --
 -- Name: mails_order; Type: INDEX; Schema: public; Owner: -
@@ -5675,6 +6339,12 @@ CREATE INDEX money_operations_opened ON public.money_operations USING btree (cre
 CREATE INDEX money_order ON public.money_operations USING btree (order_id, created_at);
 
 --
+-- Name: money_refund; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX money_refund ON public.money_operations USING btree (refund_id) WHERE (refund_id IS NOT NULL);
+
+--
 -- Name: order_history_order; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -5727,6 +6397,12 @@ CREATE INDEX passes_expiry ON public.passes USING btree (event_no, expires_at);
 --
 
 CREATE INDEX provider_events_due ON public.provider_events USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+--
+-- Name: provider_events_ended; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX provider_events_ended ON public.provider_events USING btree (processed_at) WHERE (processed_at IS NOT NULL);
 
 --
 -- Name: provider_events_object; Type: INDEX; Schema: public; Owner: -
@@ -5897,6 +6573,13 @@ ALTER TABLE ONLY public.entries
     ADD CONSTRAINT entries_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
+-- Name: entry_scans entry_scans_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.entry_scans
+    ADD CONSTRAINT entry_scans_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
+
+--
 -- Name: event_cancellations event_cancellations_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -5944,6 +6627,13 @@ ALTER TABLE ONLY public.limit_allowances
 
 ALTER TABLE ONLY public.mailbox_attachments
     ADD CONSTRAINT mailbox_attachments_message_id_fkey FOREIGN KEY (message_id) REFERENCES public.mailbox(message_id) ON DELETE CASCADE;
+
+--
+-- Name: mails mails_copy_of_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.mails
+    ADD CONSTRAINT mails_copy_of_fkey FOREIGN KEY (copy_of) REFERENCES public.mails(mail_id);
 
 --
 -- Name: mails mails_order_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
@@ -6021,6 +6711,13 @@ ALTER TABLE ONLY public.refunds
 
 ALTER TABLE ONLY public.refunds
     ADD CONSTRAINT refunds_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
+
+--
+-- Name: sales_figures sales_figures_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.sales_figures
+    ADD CONSTRAINT sales_figures_event_no_fkey FOREIGN KEY (event_no) REFERENCES public.events(event_no);
 
 --
 -- Name: webhook_attempts webhook_attempts_delivery_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
