@@ -1546,6 +1546,12 @@ BEGIN
   IF v_why IS NOT NULL THEN
     RETURN jsonb_build_object('kind', 'revoked', 'why', v_why, 'seat', t.seat_no, 'ticketKind', t.kind);
   END IF;
+  -- A repeat of a scan that was taken back since lets nobody in again: somebody has to look at the ticket anew.
+  SELECT at, gate INTO n.at, n.gate FROM entry_scans
+  WHERE event_no = p_event AND ticket_id = p_ticket AND scan = p_scan AND what = 'undone' LIMIT 1;
+  IF FOUND THEN
+    RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
+  END IF;
   INSERT INTO entries (event_no, ticket_id, gate, scan, actor) VALUES (p_event, p_ticket, p_gate, p_scan, p_actor)
   ON CONFLICT DO NOTHING RETURNING * INTO n;
   v_first := FOUND;
@@ -1720,7 +1726,11 @@ BEGIN
     t := NULL;
     SELECT * INTO t FROM tickets WHERE event_no = p_event AND ticket_id = s.ticket;
     v_why := entry_refusal(v_phase, t);
-    IF v_why = 'refunded' AND t.revoked_at > s.at THEN v_why := NULL; END IF;
+    -- Who came in before the event was called off, or before his money went back, was rightly let in.
+    IF v_why = 'event_cancelled' AND s.at < (SELECT started_at FROM event_cancellations WHERE event_no = p_event) THEN
+      v_why := entry_refusal('closed', t);
+    END IF;
+    IF v_why IN ('refunded','not_paid') AND t.revoked_at > s.at THEN v_why := NULL; END IF;
     IF v_why IS NOT NULL THEN
       INSERT INTO entry_scans (event_no, ticket_id, what, at, gate, scan, actor, why)
       VALUES (p_event, s.ticket, 'revoked', s.at, s.gate, s.scan, p_actor, v_why);

@@ -320,7 +320,7 @@ function tells(view: RefundView, { state }: MoneyOperation): boolean {
 }
 
 /** What a repeat with the same key has to bring again. */
-function requestOf({ tickets, fees, goodwill, seats }: RefundCommand): string {
-  const wish = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats];
+function requestOf({ tickets, fees, goodwill, seats, reason }: RefundCommand): string {
+  const wish = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats, reason];
   return createHash('sha256').update(JSON.stringify(wish)).digest('base64url');
 }

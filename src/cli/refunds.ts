@@ -4,7 +4,12 @@ import { cancellationText } from '../checkout/cancel-event.ts';
 import type { RefundOutcome } from '../checkout/refunds.ts';
 import { decimalOf } from '../core/money.ts';
 import { assert, impossible } from '../core/outcome.ts';
-import { cancellationDefaults, perSecondMax, problemOfRefund } from '../http/organiser-refunds.ts';
+import {
+  cancellationDefaults,
+  perSecondMax,
+  perSecondMin,
+  problemOfRefund,
+} from '../http/organiser-refunds.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Cancellation, CancellationWish } from '../sales/cancellations.ts';
 import type { Db } from '../sales/db.ts';
@@ -235,8 +240,8 @@ async function cancelCommand(context: RefundContext, id: string, flags: CancelFl
   const perSecond = Number(flags.perSecond);
   const { reason } = flags;
   if (!reason) return context.fail('Say why: --reason "…".');
-  if (!(perSecond > 0 && perSecond <= perSecondMax)) {
-    return context.fail(`--per-second takes a number up to ${perSecondMax}.`);
+  if (!(perSecond >= perSecondMin && perSecond <= perSecondMax)) {
+    return context.fail(`--per-second takes a number from ${perSecondMin} to ${perSecondMax}.`);
   }
   const wish: CancellationWish = {
     reason,

@@ -229,6 +229,8 @@ function sayOutcome(context: TicketContext, outcome: CheckInOutcome, quiet: bool
   } else if (outcome.kind === 'used') {
     const where = outcome.gate ? ` at ${outcome.gate}` : '';
     context.fail(`Used before: ${new Date(outcome.at).toISOString()}${where}.`);
+  } else if (outcome.kind === 'undone') {
+    context.fail('This scan was taken back since. Scan the ticket anew.');
   } else context.fail(`Revoked: ${outcome.why.replaceAll('_', ' ')}.`);
 }
 

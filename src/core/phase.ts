@@ -23,6 +23,11 @@ export const phaseTransitions: Record<Phase, readonly Phase[]> = {
   cancelled: [],
 };
 
+/** What an operator may set. A published event is cancelled by an act of its own, which gives everybody's money back. */
+export function phasesByHand(phase: Phase): readonly Phase[] {
+  return phaseTransitions[phase].filter((next) => next !== 'cancelled' || phase === 'draft');
+}
+
 /** What buyers may do in which phase (design §4.1). */
 const allowed = {
   join: ['pre_queue', 'open', 'paused', 'sold_out'],

@@ -5,7 +5,8 @@ const nameLengthMax = 200;
 /** RFC 5321's longest path, without its brackets. */
 const emailLengthMax = 254;
 /** Deliberately plain: one @, no spaces or control characters, a dot in the domain. Only a sent mail proves an address. */
-const emailForm = /^[^\s@<>()[\]\\,;:"\p{C}]{1,64}@[^\s@<>()[\]\\,;:"\p{C}]+\.[^\s@.<>()[\]\\,;:"\p{C}]+$/u;
+const emailForm =
+  /^[^\s@<>()[\]\\,;:"\p{C}]{1,64}@[^\s@<>()[\]\\,;:"\p{C}]+\.[^\s@.\u3002\uff0e\uff61<>()[\]\\,;:"\p{C}]+$/u;
 /** Control characters and line ends; joiners, which some scripts need, are allowed. */
 const control = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
@@ -22,7 +23,9 @@ export function buyerOf(given: { name: string; email: string }): {
     });
   }
   const email = given.email.normalize('NFC').trim();
-  if (email.length > emailLengthMax || !emailForm.test(email) || email.includes('..')) {
+  // In its compatibility form too: a wide @ is one.
+  const forms = [email, email.normalize('NFKC')];
+  if (email.length > emailLengthMax || !forms.every((form) => emailForm.test(form)) || email.includes('..')) {
     throw problem('invalid_field', {
       field: '/buyer/email',
       detail: 'Enter an e-mail address, such as name@example.org.',

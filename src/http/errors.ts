@@ -2,6 +2,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { Problem } from './api-types.ts';
+import { linePattern } from './schemas.ts';
 
 interface Code {
   status: number;
@@ -457,6 +458,8 @@ export function answerOf(error: unknown): { code: ProblemCode; options: ProblemO
   return { code: 'internal', options: {} };
 }
 
+const lineWords = 'has to be one line of text: no line ends, no control characters, not only blanks';
+
 function fieldOf(
   validation: NonNullable<FastifyError['validation']>,
   context: string | undefined,
@@ -466,7 +469,8 @@ function fieldOf(
   const missing = first.params?.missingProperty;
   const place = typeof missing === 'string' ? `${first.instancePath}/${missing}` : first.instancePath;
   const field = context === 'body' || context === undefined ? place || '/' : place.replace(/^\//, '');
-  const what = typeof missing === 'string' ? 'is missing' : (first.message ?? 'is not valid');
+  const said = first.params?.pattern === linePattern ? lineWords : first.message;
+  const what = typeof missing === 'string' ? 'is missing' : (said ?? 'is not valid');
   return { field, detail: `${context === 'body' ? 'The body field' : 'The parameter'} ${field} ${what}.` };
 }
 

@@ -21,7 +21,7 @@ import { isEventTime } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
-import { uuidPattern } from './schemas.ts';
+import { oneLine, uuidPattern } from './schemas.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const { codesMax, labelMax, usesMax, length } = codeLimits;
@@ -30,7 +30,7 @@ const codeText = () => Type.String({ minLength: 1, maxLength: 100 });
 
 export const CodesBody = Type.Object(
   {
-    label: Type.String({ minLength: 1, maxLength: labelMax, description: 'The batch’s name, for people.' }),
+    label: oneLine(labelMax, { description: 'The batch’s name, for people.' }),
     categories: Type.Optional(
       Type.Array(Type.String({ maxLength: planLimits.labelLengthMax }), {
         maxItems: 100,

@@ -19,12 +19,13 @@ import {
   undoEntry,
   uploadScans,
 } from '../sales/entry.ts';
-import { type Events, isEventTime } from '../sales/events.ts';
+import type { Events } from '../sales/events.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { revokedTickets } from '../sales/refunds.ts';
 import { iso } from './answers.ts';
 import { problem } from './errors.ts';
-import { uuidPattern } from './schemas.ts';
+import { timeOf } from './request-checks.ts';
+import { oneLine, uuidPattern } from './schemas.ts';
 
 export interface OrganiserEntryDeps {
   db: Db;
@@ -39,7 +40,7 @@ const codeLengthMax = 1_000;
 const scansBytesMax = 512 * 1024;
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 
-const Gate = Type.String({ minLength: 1, maxLength: entryBounds.gateLengthMax });
+const Gate = oneLine(entryBounds.gateLengthMax);
 
 const CheckInBody = Type.Object(
   {
@@ -77,7 +78,7 @@ const UndoBody = Type.Object(
       ...instant,
       description: 'Of the check-in that was the mistake: a repeat of this request undoes no later one.',
     }),
-    reason: Type.String({ minLength: 1, maxLength: entryBounds.reasonLengthMax }),
+    reason: oneLine(entryBounds.reasonLengthMax),
   },
   { additionalProperties: false },
 );
@@ -295,13 +296,6 @@ function registerCorrections(
   );
 }
 
-/** Leap seconds, for one, have a well-formed text and are no instant. */
-function timeOf(field: string, text: string): number {
-  const at = Date.parse(text);
-  if (isEventTime(at)) return at;
-  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
-}
-
 const useView = (use: EntryUse) => ({ ...use, at: iso(use.at) });
 
 function scanView(house: Awaited<ReturnType<Events['house']>>, outcome: ScanOutcome) {
@@ -320,9 +314,9 @@ function scanView(house: Awaited<ReturnType<Events['house']>>, outcome: ScanOutc
 
 function resultOf(outcome: CheckInOutcome) {
   if (outcome.kind === 'revoked') return { result: outcome.kind, why: outcome.why };
-  const { kind, repeated, at, gate, ticketKind } = outcome;
-  // For `used` it says nothing: the scan that was let in was another.
-  const again = kind === 'valid' ? { repeated } : {};
+  const { kind, at, gate, ticketKind } = outcome;
+  // For the others it says nothing: the scan that was let in was another, or counts no more.
+  const again = kind === 'valid' ? { repeated: outcome.repeated } : {};
   return { result: kind, ...again, at: iso(at), gate, kind: ticketKind };
 }
 

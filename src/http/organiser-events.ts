@@ -9,6 +9,7 @@ import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
+import { oneLine } from './schemas.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Instant = Type.String({ format: 'date-time', maxLength: 40 });
@@ -17,7 +18,7 @@ const CategoryName = Type.String({ maxLength: planLimits.labelLengthMax });
 const KindBody = Type.Object(
   {
     id: Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' }),
-    name: Type.String({ minLength: 1, maxLength: priceLimits.kindNameMax }),
+    name: oneLine(priceLimits.kindNameMax),
     conditions: Type.Optional(
       Type.String({
         maxLength: priceLimits.conditionsMax,
@@ -34,7 +35,7 @@ const KindBody = Type.Object(
 
 export const CreateEventBody = Type.Object({
   id: Type.Optional(Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,39}$' })),
-  name: Type.String({ minLength: 1, maxLength: 200 }),
+  name: oneLine(200),
   plan: Type.String({ maxLength: 60 }),
   currency: Type.String({ pattern: '^[A-Z]{3}$' }),
   prices: Type.Record(CategoryName, Price, { description: 'Full price by category.' }),

@@ -26,7 +26,7 @@ import {
 import type { CooldownRule, EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
-import { uuidPattern } from './schemas.ts';
+import { oneLine, uuidPattern } from './schemas.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const { afterUnpaid, cooldownMs, forgetMs, reasonLengthMax } = limitBounds;
@@ -84,7 +84,7 @@ const AllowanceBody = Type.Object(
       }),
     ),
     order: Type.Optional(Type.String({ pattern: uuidPattern, description: 'Any order of the buyer’s.' })),
-    reason: Type.String({ minLength: 1, maxLength: reasonLengthMax }),
+    reason: oneLine(reasonLengthMax),
     until: Type.Optional(nullable(Type.String({ format: 'date-time', maxLength: 40 }))),
   },
   { additionalProperties: false },
@@ -275,7 +275,7 @@ function registerFindings(
         summary: 'Take a finding off the list, with a note of what was done',
         description: 'Changes neither order nor payment. It comes back when something else is found.',
         params: FindingParams,
-        body: Type.Object({ note: Type.String({ minLength: 1, maxLength: reasonLengthMax }) }),
+        body: Type.Object({ note: oneLine(reasonLengthMax) }),
       },
     },
     async (request) => {

@@ -12,8 +12,8 @@ import type { Events } from '../sales/events.ts';
 import type { EventRecord, Order, SalesRecord } from '../sales/record.ts';
 import { type Refund, type RefundRecord, refundStates } from '../sales/refunds.ts';
 import { type HttpProblem, problem } from './errors.ts';
-import { idempotencyKey } from './request-checks.ts';
-import { IdempotencyHeaders, uuidPattern } from './schemas.ts';
+import { idempotencyKey, timeOf } from './request-checks.ts';
+import { IdempotencyHeaders, oneLine, uuidPattern } from './schemas.ts';
 
 export interface OrganiserRefundsDeps {
   events: Events;
@@ -27,6 +27,8 @@ export interface OrganiserRefundsDeps {
 /** Where nothing else is asked for: under the usual limits of a provider's API. */
 export const cancellationDefaults = { fees: 'returned', seats: 'release', perSecond: 20 } as const;
 export const perSecondMax = 1_000;
+/** A tenth of it would take a full stadium a week. */
+export const perSecondMin = 1;
 export const reasonLengthMax = 200;
 const ordersMax = 50;
 const refundsMax = 200;
@@ -38,7 +40,7 @@ const Uuid = Type.String({ pattern: uuidPattern });
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 const OrderParams = Type.Object({ order: Uuid });
 const RefundParams = Type.Object({ refund: Uuid });
-const Reason = Type.String({ minLength: 1, maxLength: reasonLengthMax });
+const Reason = oneLine(reasonLengthMax);
 const Fees = Type.Union([Type.Literal('returned'), Type.Literal('kept')], {
   description:
     '`returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.',
@@ -75,7 +77,7 @@ const CancellationBody = Type.Object(
     fees: Type.Optional(Fees),
     seats: Type.Optional(Seats),
     perSecond: Type.Optional(
-      Type.Number({ exclusiveMinimum: 0, maximum: perSecondMax, description: 'Orders a second, at most.' }),
+      Type.Number({ minimum: perSecondMin, maximum: perSecondMax, description: 'Orders a second, at most.' }),
     ),
     confirmation: Type.Optional(
       Type.String({
@@ -206,7 +208,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       const found = await refundRecord.list(event.eventNo, {
         limit: refundsMax,
         ...(state === undefined ? {} : { states: [state] }),
-        ...(before === undefined ? {} : { before: Date.parse(before) }),
+        ...(before === undefined ? {} : { before: timeOf('before', before) }),
       });
       return { refunds: found.map(refundView) };
     },

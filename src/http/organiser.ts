@@ -22,6 +22,7 @@ import { registerOrganiserCodes } from './organiser-codes.ts';
 import { CreateEventBody, createEvent } from './organiser-events.ts';
 import { registerOrganiserLimits } from './organiser-limits.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
+import { oneLine } from './schemas.ts';
 
 export interface OrganiserDeps {
   /** With a longer statement time limit than the buyers': publishing a large plan takes seconds. */
@@ -67,7 +68,7 @@ const BlocksBody = Type.Object({
       description: 'seat_no, or seat_guid as text.',
     },
   ),
-  reason: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  reason: Type.Optional(oneLine(200)),
 });
 
 /** Routes of the organiser's page: everything under /api/organiser. */
@@ -285,7 +286,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
 
 const PlanQuery = Type.Object({
   dryRun: QueryFlag,
-  name: Type.Optional(Type.String({ minLength: 1, maxLength: planLimits.labelLengthMax })),
+  name: Type.Optional(oneLine(planLimits.labelLengthMax)),
   format: Type.Optional(Type.Union([Type.Literal('pretix'), Type.Literal('csv')])),
   map: Type.Optional(Type.String({ maxLength: 1_000, description: 'CSV: section=…,row=…,seat=…,x=…,y=…' })),
 });
@@ -350,7 +351,7 @@ function controlsOf(event: EventRecord, outcome: OnSaleOutcome) {
       throw problem('version_conflict', { extra: { now: outcome.now } });
     case 'impossible':
       throw problem('phase_impossible', {
-        detail: `The sale is ${outcome.now.phase}; from there it can become ${outcome.possible.join(', ') || 'nothing else'}.`,
+        detail: `The sale is ${outcome.now.phase}; from there it can become ${outcome.possible.join(', ') || 'nothing else'}. A published event is cancelled with POST …/cancellation, which refunds its orders.`,
         extra: { now: outcome.now, possible: outcome.possible },
       });
     case 'unknown':

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
+import { isEventTime } from '../sales/events.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -19,9 +20,12 @@ export function refuseOtherSites(publicUrl: () => string) {
 
 /** Deeper than any body of ours. */
 const depthMax = 8;
-/** NUL and halves of surrogate pairs: no store takes them, and no person types them. */
+/**
+ * NUL and halves of surrogate pairs, which no store takes, and marks that turn the order of what follows them on a page or
+ * ticket: no person types them.
+ */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: NUL is what is looked for.
-const unstorable = /[\u0000\p{Surrogate}]/u;
+const unstorable = /[\u0000\u202a-\u202e\u2066-\u2069\p{Surrogate}]/u;
 
 /** Text that Postgres cannot store is refused here, before any route sees it. Plans are checked by their importer. */
 export function refuseHostileText(
@@ -38,7 +42,8 @@ export function refuseHostileText(
 function refusalOf(value: unknown, path: string, depth: number): HttpProblem | null {
   if (typeof value === 'string') {
     if (!unstorable.test(value)) return null;
-    const detail = 'This text holds characters that cannot be stored.';
+    const detail =
+      'This text holds characters that are not taken: NUL, halves of characters, or marks that turn the direction of text.';
     return problem('invalid_field', { field: path || '/', detail });
   }
   if (typeof value !== 'object' || value === null) return null;
@@ -57,6 +62,13 @@ declare module 'fastify' {
     /** The body may be nested deeply: seating plans. */
     deepBody?: boolean;
   }
+}
+
+/** Epoch ms. Leap seconds, for one, have a well-formed text and are no instant: refused with the field. */
+export function timeOf(field: string, text: string): number {
+  const at = Date.parse(text);
+  if (isEventTime(at)) return at;
+  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
 }
 
 const keyForm = /^[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?$/;

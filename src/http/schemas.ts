@@ -24,6 +24,11 @@ export const ProblemSchema = Type.Object(
 export const problemResponses = { '4xx': ProblemSchema, '5xx': ProblemSchema } as const;
 
 export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
+export const linePattern = '^(?=.*\\S)[^\\p{Cc}\\u2028\\u2029]*$';
+/** A line that somebody can read: no line ends or other control characters, and not only blanks. Characters, not bytes. */
+export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
+  Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
+
 export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
 const credentialMax = 2_000;
 

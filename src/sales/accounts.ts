@@ -24,7 +24,8 @@ export function accountOf(email: string): string {
   const at = plain.lastIndexOf('@');
   if (at <= 0) return plain;
   const typed = plain.slice(at + 1);
-  const domain = domainToASCII(typed) || typed;
+  // Another script's full stop becomes a dot only here, and one at the end names the same domain.
+  const domain = (domainToASCII(typed) || typed).replace(/\.+$/, '');
   const local = plain.slice(0, at);
   // An address that begins with its `+` has no mailbox before it.
   const plus = local.indexOf('+');

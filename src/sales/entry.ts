@@ -19,6 +19,8 @@ export type CheckInOutcome =
   /** Let in. `repeated`: the same scan asked before and has the same answer. */
   | { kind: 'valid'; repeated: boolean; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
   /** Let in before, then and there. */
+  /** This very scan was taken back since. */
+  | { kind: 'undone'; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
   | { kind: 'used'; repeated: boolean; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
   | { kind: 'revoked'; why: RevokedWhy; seat: SeatNo | null; ticketKind?: string };
 

@@ -1,5 +1,5 @@
 import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
-import { type Phase, phases, phaseTransitions } from '../core/phase.ts';
+import { type Phase, phases, phasesByHand } from '../core/phase.ts';
 import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
@@ -260,7 +260,7 @@ async function refusedPartitions(db: Db, command: CreateEventCommand): Promise<C
 
 async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutcome> {
   const { phase } = command;
-  const from = phase ? phases.filter((candidate) => phaseTransitions[candidate].includes(phase)) : [];
+  const from = phase ? phases.filter((candidate) => phasesByHand(candidate).includes(phase)) : [];
   const [row] = await db.query<{
     outcome: 'changed' | 'conflict' | 'impossible' | 'unknown';
     phase: Phase;
@@ -280,7 +280,7 @@ async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutco
   ]);
   if (!row || row.outcome === 'unknown') return { kind: 'unknown' };
   const now = { phase: row.phase, version: row.version, message: row.message, rateCeiling: row.rate_ceiling };
-  if (row.outcome === 'impossible') return { kind: 'impossible', now, possible: phaseTransitions[row.phase] };
+  if (row.outcome === 'impossible') return { kind: 'impossible', now, possible: phasesByHand(row.phase) };
   return { kind: row.outcome, now };
 }
 

@@ -143,6 +143,10 @@ test('a check-in that was a mistake is taken back once, with its reason in the a
   const taken = await undo(event, ticket, first.at);
   assert.deepEqual(taken, { kind: 'undone', at: first.at, gate: 'North', seat: 1, next: null });
   assert.equal((await entryCounts(db, event)).entered, 0);
+  // The scan that was taken back, sent once more by a gate that got no answer, lets nobody in.
+  const repeat = await enter(event, ticket, 'North', 'scan 1');
+  assert.ok(repeat.kind === 'undone' && repeat.at === first.at && repeat.gate === 'North');
+  assert.equal((await entryCounts(db, event)).entered, 0);
   const second = await enter(event, ticket, 'South', 'scan 2');
   assert.equal(second.kind, 'valid');
   // The same request again, its answer having been lost, takes back nothing that came later.
@@ -232,6 +236,35 @@ test('scans of gates without a network: the earliest use counts in whatever orde
   assert.deepEqual(
     (await upload([early, late])).map(({ kind }) => kind),
     ['undone', 'entered'],
+  );
+});
+
+test('who came in before the event was called off was rightly let in, who came after it was not', async () => {
+  const { event, tickets } = await sold([1, 2, 3]);
+  const [before, after] = tickets as [string, string];
+  const scanned = Date.now() - 60_000;
+  await database.query(
+    `WITH called AS (UPDATE events SET phase = 'cancelled' WHERE event_no = $1)
+     INSERT INTO event_cancellations (event_no, actor, reason, fees, seats, per_second, started_at)
+     VALUES ($1, 'organiser', 'storm', 'returned', 'release', 1, to_timestamp($2::float8 / 1000))`,
+    [event, scanned + 1_000],
+  );
+  const gate = { gate: 'North' };
+  const answers = await uploadScans(
+    db,
+    event,
+    [
+      { ...gate, ticket: before, scan: 'in time', at: scanned },
+      { ...gate, ticket: after, scan: 'too late', at: scanned + 2_000 },
+    ],
+    'tablet',
+  );
+  assert.deepEqual(
+    answers.map(({ kind, why }) => [kind, why]),
+    [
+      ['entered', null],
+      ['revoked', 'event_cancelled'],
+    ],
   );
 });
 

@@ -59,6 +59,15 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       (await call('POST', path, { ...body, goodwill: 1 }, same)).body.code,
       'idempotency_mismatch',
     );
+    assert.equal(
+      (await call('POST', path, { ...body, reason: 'another' }, same)).body.code,
+      'idempotency_mismatch',
+    );
+    const blank = await call('POST', path, { ...body, reason: ' \u00a0' }, key());
+    assert.deepEqual(
+      [blank.status, blank.body.field, /one line of text/.test(blank.body.detail)],
+      [400, '/reason', true],
+    );
     assert.equal((await call('POST', path, body, key())).body.code, 'tickets_not_valid');
     assert.equal((await call('POST', path, { ...body, more: 1 }, key())).body.code, 'invalid_field');
     const tickets = await buyer.tickets(order);
@@ -111,6 +120,18 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     const wrong = await call('POST', path, { ...wish, confirmation: 'AAAA-AAAA' });
     assert.equal(wrong.body.code, 'not_confirmed');
     assert.equal((await call('GET', '/events/show')).body.phase, 'open');
+    // There is no way around the confirmation and the refunds.
+    const { version } = (await call('GET', '/events/show')).body;
+    const sideways = { expectedVersion: version, phase: 'cancelled' };
+    const refused = await call('PATCH', '/events/show/on-sale', sideways);
+    assert.deepEqual([refused.status, refused.body.code], [409, 'phase_impossible']);
+    assert.ok(!refused.body.possible.includes('cancelled'));
+    const slow = await call('POST', path, { ...wish, perSecond: 0.001 });
+    assert.deepEqual([slow.status, slow.body.field], [400, '/perSecond']);
+    for (const before of ['2026-12-31T23:59:60Z', '9999-12-31T23:59:59Z']) {
+      const odd = await call('GET', `/events/show/refunds?before=${before}`);
+      assert.deepEqual([odd.status, odd.body.code, odd.body.field], [400, 'invalid_field', 'before']);
+    }
 
     const asking = await cli('event', 'cancel', 'show', '--reason', 'flooded');
     assert.match(asking.out, /refund 2 orders with 2 tickets[\s\S]*--confirm ([0-9A-Z-]+)/);

@@ -15,6 +15,13 @@ test('P7: the spellings of one mailbox are one account', () => {
     'firstb@gmail.com': ['f.i.r.s.t.b@gmail.com', 'First.B+tickets@googlemail.com'],
     // Not a tag: nothing stands before it.
     '+first@example.org': ['+first@example.org'],
+    // The end of a name in the domain system, in whatever script.
+    'dotted@example.org': [
+      'dotted@example.org.',
+      'dotted@example.org。',
+      'dotted@example.org．',
+      'dotted@example。org｡',
+    ],
   };
   for (const [account, ways] of Object.entries(spellings)) {
     for (const way of ways) assert.equal(accountOf(way), account, way);

@@ -13,6 +13,7 @@ const turnedAway = { tone: 'bad' as const, title: words.notIn };
 type Answer =
   | { result: 'valid'; seat: { section: string; row: string; number: string } | null }
   | { result: 'used'; at: string; gate: string | null }
+  | { result: 'undone' }
   | { result: 'revoked'; why: string }
   | { result: 'other_event'; eventName: string | null }
   | { result: 'forged' };
@@ -82,6 +83,8 @@ function sayEntry(answer: Answer): Said {
     }
     case 'used':
       return { ...turnedAway, text: results.used(shortDateTime(answer.at), answer.gate) };
+    case 'undone':
+      return { ...turnedAway, text: results.undone };
     case 'revoked':
       return { ...turnedAway, text: results.revoked[answer.why] ?? results.forged };
     case 'other_event':

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { type Phase, phaseTransitions } from '../../src/core/phase.ts';
+import { type Phase, phasesByHand } from '../../src/core/phase.ts';
 import { call } from '../shared/api.ts';
 import { Confirm, Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -89,8 +89,8 @@ export function SaleControls(props: { event: OrganiserEvent; onChanged: () => vo
         />
       ) : (
         <div class="row">
-          {phaseTransitions[seen.phase]
-            .filter((phase) => phase !== 'scheduled' && (phase !== 'cancelled' || seen.phase === 'draft'))
+          {phasesByHand(seen.phase)
+            .filter((phase) => phase !== 'scheduled')
             .map((phase) => (
               <button
                 key={phase}

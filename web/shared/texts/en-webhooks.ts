@@ -67,6 +67,7 @@ export const enEntry = {
     valid: (place: string) => `Valid. ${place}`,
     used: (at: string, gate: string | null) =>
       gate ? `Used before: ${at}, ${gate}.` : `Used before: ${at}.`,
+    undone: 'This scan was taken back. Look at the ticket and scan it anew.',
     revoked: {
       refunded: 'Not valid any more: it was refunded.',
       event_cancelled: 'The event was cancelled.',
