@@ -112,6 +112,19 @@ function saleCase(
   };
 }
 
+/** A test card has one fingerprint whoever shows it; here each buyer has a card of his own, as buyers do. */
+function cardsOfTheirOwn(provider: PaymentProvider): PaymentProvider {
+  return {
+    ...provider,
+    async authorise(command) {
+      const answer = await provider.authorise(command);
+      const card = 'view' in answer ? answer.view?.instrument : null;
+      if (card) card.fingerprint = `${card.fingerprint}-${command.object}`;
+      return answer;
+    },
+  };
+}
+
 interface Simulator {
   url: string;
   provider: PaymentProvider;
@@ -140,7 +153,7 @@ async function openSimulator(): Promise<Simulator> {
   });
   return {
     url: child.url,
-    provider,
+    provider: cardsOfTheirOwn(provider),
     stop: async () => {
       await child.stop();
       fs.rmSync(dataDir, { recursive: true, force: true });
@@ -167,6 +180,11 @@ async function openOurSale(servers: Servers, simulator: Simulator): Promise<Sell
   const stored = await openPostgresEvent({ db, arbiter: inPostgres }, house);
   await db.query('bench_mode', `UPDATE event_partitions SET mode = 'redis' WHERE event_no = $1`, [
     stored.event,
+  ]);
+  // What the audit takes for a published event.
+  await db.query('bench_published', 'UPDATE events SET seat_count = $2 WHERE event_no = $1', [
+    stored.event,
+    house,
   ]);
   const redis = await servers.redis();
   const opened = await openRedisEvent(redis, { seats: house, stored });
