@@ -8,9 +8,9 @@ import { closeUnpaid } from '../support/at-rest.ts';
 import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
 
-/** A hundred purchases, five under way at each of twenty kills. */
-const rounds = 20;
-const purchasesPerRound = 5;
+/** A hundred purchases, ten under way at each of ten kills. */
+const rounds = 10;
+const purchasesPerRound = 10;
 /** A purchase takes some hundred milliseconds: the kill falls anywhere in it. */
 const killWithinMs = 700;
 

@@ -22,7 +22,7 @@ const size = (flag: string, otherwise: number): number => {
   const at = process.argv.indexOf(`--${flag}`);
   return at < 0 ? otherwise : Number(process.argv[at + 1]);
 };
-const purchases = size('purchases', 300);
+const purchases = size('purchases', 200);
 const kills = size('kills', 1);
 
 /** Of all requests, pages and webhooks, the kinds mixed evenly. */
