@@ -8,14 +8,16 @@ CREATE TABLE job_outbox (
   task        text NOT NULL,
   payload     jsonb NOT NULL,
   key         text,                          -- one job a key waits in the queue: a later one replaces it
+  after_ms    integer NOT NULL DEFAULT 0,    -- how long it waits before it runs
   enqueued_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
-CREATE FUNCTION job_enqueue(p_task text, p_payload jsonb, p_key text) RETURNS void LANGUAGE sql AS $$
-  INSERT INTO job_outbox (task, payload, key) VALUES (p_task, p_payload, p_key)
+CREATE FUNCTION job_enqueue(p_task text, p_payload jsonb, p_key text, p_after_ms integer DEFAULT 0) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO job_outbox (task, payload, key, after_ms) VALUES (p_task, p_payload, p_key, p_after_ms)
 $$;
 
--- Hands up to `p_limit` jobs to the queue, all or none; answers how many left the outbox. Several may run at once.
+-- Hands up to `p_limit` jobs to the queue, all or none; answers how many left the outbox. Several may run at once. A job that
+-- waits under its key keeps the time at which it is due: what follows each of a crowd of orders is not put off by the next one.
 CREATE FUNCTION job_forward(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   v_specs graphile_worker.job_spec[];
@@ -30,9 +32,10 @@ BEGIN
     SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
     ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
   SELECT (SELECT count(*) FROM moved),
-         array_agg((task, payload::json, NULL, NULL, NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
+         array_agg((task, payload::json, NULL, CASE WHEN after_ms > 0 THEN now() + after_ms * interval '1 millisecond' END,
+                    NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
   INTO v_moved, v_specs FROM latest;
-  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs); END IF;
+  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs, job_key_preserve_run_at => true); END IF;
   RETURN v_moved;
 END $$;
 

@@ -38,34 +38,6 @@ CREATE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LAN
   RETURNING f.*
 $$;
 
--- A job may wait before it runs.
-ALTER TABLE job_outbox ADD COLUMN after_ms integer NOT NULL DEFAULT 0;
-DROP FUNCTION job_enqueue(text, jsonb, text);
-CREATE FUNCTION job_enqueue(p_task text, p_payload jsonb, p_key text, p_after_ms integer DEFAULT 0) RETURNS void LANGUAGE sql AS $$
-  INSERT INTO job_outbox (task, payload, key, after_ms) VALUES (p_task, p_payload, p_key, p_after_ms)
-$$;
-
--- As in 0012, with the wait. A job that waits under its key keeps the time at which it is due: the busiest sale is counted too.
-CREATE OR REPLACE FUNCTION job_forward(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-  v_specs graphile_worker.job_spec[];
-  v_moved integer;
-BEGIN
-  WITH moved AS (
-    DELETE FROM job_outbox
-    WHERE job_no IN (SELECT job_no FROM job_outbox ORDER BY job_no LIMIT p_limit FOR UPDATE SKIP LOCKED)
-    RETURNING *),
-  latest AS (
-    SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
-    ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
-  SELECT (SELECT count(*) FROM moved),
-         array_agg((task, payload::json, NULL, CASE WHEN after_ms > 0 THEN now() + after_ms * interval '1 millisecond' END,
-                    NULL, key, NULL, NULL)::graphile_worker.job_spec ORDER BY job_no)
-  INTO v_moved, v_specs FROM latest;
-  IF v_moved > 0 THEN PERFORM graphile_worker.add_jobs(v_specs, job_key_preserve_run_at => true); END IF;
-  RETURN v_moved;
-END $$;
-
 -- What follows a step of an order: mail and deliveries as before, and the figures, five seconds later.
 ALTER FUNCTION order_happened(orders, text, jsonb) RENAME TO order_told;
 CREATE FUNCTION order_happened(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$

@@ -2319,6 +2319,7 @@ BEGIN
     DELETE FROM job_outbox
     WHERE job_no IN (SELECT job_no FROM job_outbox ORDER BY job_no LIMIT p_limit FOR UPDATE SKIP LOCKED)
     RETURNING *),
+  -- The queue takes a key only once a call.
   latest AS (
     SELECT DISTINCT ON (key, CASE WHEN key IS NULL THEN job_no END) * FROM moved
     ORDER BY key, CASE WHEN key IS NULL THEN job_no END, job_no DESC)
@@ -5364,8 +5365,8 @@ CREATE TABLE public.job_outbox (
     task text NOT NULL,
     payload jsonb NOT NULL,
     key text,
-    enqueued_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    after_ms integer DEFAULT 0 NOT NULL
+    after_ms integer DEFAULT 0 NOT NULL,
+    enqueued_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 --

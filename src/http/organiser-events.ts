@@ -2,13 +2,13 @@ import { Type } from 'typebox';
 import { amountMax, isSellable } from '../core/money.ts';
 import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
-import { isEventTime } from '../sales/events.ts';
 import { partitionsMax } from '../sales/partitions.ts';
 import type { EventRecord } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
+import { timeOf } from './request-checks.ts';
 import { oneLine } from './schemas.ts';
 
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -191,10 +191,6 @@ function pricesIn(body: Type.Static<typeof CreateEventBody>) {
   };
 }
 
-/** Leap seconds, for one, have a well-formed text and are no instant. */
 function instantOf(field: string, text: string | null | undefined): number | null {
-  if (!text) return null;
-  const at = Date.parse(text);
-  if (isEventTime(at)) return at;
-  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
+  return text ? timeOf(field, text) : null;
 }
