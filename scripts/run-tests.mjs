@@ -12,7 +12,7 @@ const fileTimeoutMs = 600_000;
 const stages = [
   { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },
   { name: 'contract', concurrency: 2, folders: ['test/contract'] },
-  { name: 'services', concurrency: 3, folders: ['test/services'] },
+  { name: 'services', concurrency: 4, folders: ['test/services'] },
   { name: 'load', concurrency: 1, folders: ['test/load'] },
   { name: 'e2e', concurrency: 2, folders: ['test/e2e'] },
 ];
@@ -39,6 +39,9 @@ function isStage(filter) {
 }
 
 const counts = new Map();
+/** When the first and the last was heard of a test file, by its path. */
+const times = new Map();
+const slowestShown = 12;
 const summaryLine = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
 
 /** Each stage closes with its own totals: they are held back and added up. */
@@ -47,6 +50,7 @@ async function* allStages(filters) {
     const files = filesOf(stage, filters);
     if (files.length === 0) continue;
     for await (const event of run({ files, concurrency: stage.concurrency, timeout: fileTimeoutMs })) {
+      noteTime(event);
       const total =
         event.type === 'test:diagnostic' && event.data.nesting === 0 && summaryLine.exec(event.data.message);
       if (total) counts.set(total[1], (counts.get(total[1]) ?? 0) + Number(total[2]));
@@ -54,9 +58,29 @@ async function* allStages(filters) {
       else if (event.type !== 'test:summary') yield event;
     }
   }
+  const slowest = slowestFiles().slice(0, slowestShown);
+  for (const { file, seconds } of slowest) {
+    yield { type: 'test:diagnostic', data: { nesting: 0, message: `${seconds} s in ${file}` } };
+  }
   for (const [name, count] of counts) {
     yield { type: 'test:diagnostic', data: { nesting: 0, message: `${name} ${count}` } };
   }
+}
+
+/** Passes and failures are told in the order of the files; these as they happen. */
+function noteTime({ type, data: { file } }) {
+  if (file === undefined || (type !== 'test:dequeue' && type !== 'test:complete')) return;
+  const now = performance.now();
+  const seen = times.get(file) ?? { from: now };
+  times.set(file, { ...seen, until: now });
+}
+
+function slowestFiles() {
+  const spans = [...times].map(([file, { from, until }]) => ({
+    file: path.relative(root, file).replace(/\.js$/, '.ts'),
+    seconds: Math.round((until - from) / 1000),
+  }));
+  return spans.sort((a, b) => b.seconds - a.seconds);
 }
 
 const reporter = new spec();
