@@ -39,7 +39,7 @@ function isStage(filter) {
 }
 
 const counts = new Map();
-/** When the first and the last was heard of a test file, by its path. */
+/** Milliseconds of a test file's tests, by its path. */
 const times = new Map();
 const slowestShown = 12;
 const summaryLine = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
@@ -50,7 +50,7 @@ async function* allStages(filters) {
     const files = filesOf(stage, filters);
     if (files.length === 0) continue;
     for await (const event of run({ files, concurrency: stage.concurrency, timeout: fileTimeoutMs })) {
-      noteTime(event);
+      addTime(event);
       const total =
         event.type === 'test:diagnostic' && event.data.nesting === 0 && summaryLine.exec(event.data.message);
       if (total) counts.set(total[1], (counts.get(total[1]) ?? 0) + Number(total[2]));
@@ -58,8 +58,7 @@ async function* allStages(filters) {
       else if (event.type !== 'test:summary') yield event;
     }
   }
-  const slowest = slowestFiles().slice(0, slowestShown);
-  for (const { file, seconds } of slowest) {
+  for (const { file, seconds } of slowestFiles()) {
     yield { type: 'test:diagnostic', data: { nesting: 0, message: `${seconds} s in ${file}` } };
   }
   for (const [name, count] of counts) {
@@ -67,20 +66,20 @@ async function* allStages(filters) {
   }
 }
 
-/** Passes and failures are told in the order of the files; these as they happen. */
-function noteTime({ type, data: { file } }) {
-  if (file === undefined || (type !== 'test:dequeue' && type !== 'test:complete')) return;
-  const now = performance.now();
-  const seen = times.get(file) ?? { from: now };
-  times.set(file, { ...seen, until: now });
+/** The runner holds a file's events back until its turn, so that the clock here says nothing: its tests tell their own times. */
+function addTime({ type, data: { file, nesting, details } }) {
+  if (nesting !== 0 || (type !== 'test:pass' && type !== 'test:fail')) return;
+  times.set(file, (times.get(file) ?? 0) + details.duration_ms);
 }
 
 function slowestFiles() {
-  const spans = [...times].map(([file, { from, until }]) => ({
-    file: path.relative(root, file).replace(/\.js$/, '.ts'),
-    seconds: Math.round((until - from) / 1000),
-  }));
-  return spans.sort((a, b) => b.seconds - a.seconds);
+  return [...times]
+    .map(([file, ms]) => ({
+      file: path.relative(root, file ?? '').replace(/\.js$/, '.ts'),
+      seconds: Math.round(ms / 1000),
+    }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, slowestShown);
 }
 
 const reporter = new spec();
