@@ -118,6 +118,12 @@ function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> 
   });
 }
 
+/** It ended without an answer and without a fault of its own. */
+class ConnectionCut extends Error {
+  override readonly name = 'ConnectionCut';
+  readonly code = 'ECONNRESET';
+}
+
 interface PostParts {
   addresses: { address: string; family: 4 | 6 }[];
   signal: AbortSignal;
@@ -136,6 +142,9 @@ function post(url: URL, delivery: TakenDelivery, parts: PostParts): Promise<numb
   };
   const { request } = url.protocol === 'https:' ? https : http;
   return new Promise((resolve, reject) => {
+    /** Said by the answer's head: how its body ends, or that it does not, changes nothing. */
+    let status: number | undefined;
+    const ended = (error: Error): void => (status === undefined ? reject(error) : resolve(status));
     const sent = request(
       url,
       {
@@ -156,19 +165,23 @@ function post(url: URL, delivery: TakenDelivery, parts: PostParts): Promise<numb
         },
       },
       (answer) => {
-        const { statusCode } = answer;
-        if (statusCode === undefined) return reject(new Error('an answer has a status'));
+        status = answer.statusCode;
         let read = 0;
         answer.on('data', (chunk: Buffer) => {
           read += chunk.length;
           if (read > answerBytesMax) answer.destroy();
         });
-        // The status has been said: how the body ends changes nothing.
-        answer.on('error', () => {});
-        answer.on('close', () => resolve(statusCode));
+        answer.on('error', ended);
       },
     );
-    sent.on('error', reject);
+    // A receiver that wants to speak something else on the connection has answered too.
+    sent.on('upgrade', (answer, socket) => {
+      status = answer.statusCode;
+      socket.destroy();
+    });
+    sent.on('error', ended);
+    // However it went: some ends are told in no other way.
+    sent.on('close', () => ended(new ConnectionCut()));
     sent.end(body);
   });
 }

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import net, { type AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import Stripe from 'stripe';
 import { createWebhookDeliverer, type WebhookTimes } from '../../src/fulfilment/webhook-deliverer.ts';
@@ -377,6 +378,56 @@ test('redirects are not followed, endless answers are cut, and nothing of them i
   await until(async () => receiver.open === 1, 'the request');
   stopped.abort();
   assert.equal((await cut).error, 'We stopped before an answer came.');
+});
+
+test('every attempt comes to an end within its time, whatever the receiver says; one whose head says that it was taken was taken', async (t) => {
+  const timeoutMs = 400;
+  const send = createWebhookSender({ privateAllowed: true, clock: systemClock, timeoutMs });
+  const against = async (...texts: string[]) => {
+    const server = net.createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', async () => {
+        for (const text of texts) {
+          socket.write(text);
+          await systemClock.sleep(10);
+        }
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    t.after(async () => void server.close());
+    const url = `http://127.0.0.1:${port}/`;
+    const delivery = { delivery: randomUUID(), endpoint: '', url, body: '{}', attempt: 1, secrets: ['x'] };
+    const late = systemClock.sleep(10 * timeoutMs).then(() => assert.fail(`no end: ${texts[0]}`));
+    const { status, error } = await Promise.race([send(delivery), late]);
+    return [status, error];
+  };
+  const upgrade = 'connection: upgrade\r\nupgrade: websocket\r\n\r\n';
+  const taken = [200, null];
+  const notInTime = [null, 'No answer within 0.4 s.'];
+  assert.deepEqual(await against(`HTTP/1.1 101 Switching Protocols\r\n${upgrade}`), [101, 'Answered 101.']);
+  assert.deepEqual(await against(`HTTP/1.1 200 OK\r\n${upgrade}`), taken);
+  assert.deepEqual(
+    await against('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n', 'a'),
+    taken,
+    'a body without an end',
+  );
+  assert.deepEqual(
+    await against('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n', 'zz\r\n'),
+    taken,
+    'a broken one',
+  );
+  assert.deepEqual(await against('HTTP/1.1 204 No Content\r\n\r\nmore than it said'), [204, null]);
+  assert.deepEqual(await against('HTTP/1.1 500 Oh\r\ncontent-length: 9\r\n\r\n', 'a'), [
+    500,
+    'Answered 500.',
+  ]);
+  assert.deepEqual(
+    await against('HTTP/1.1 200 OK\r\nslowly: ', ...'abcdefghij'),
+    notInTime,
+    'a head without an end',
+  );
+  assert.deepEqual(await against(...Array<string>(99).fill('HTTP/1.1 103 Early Hints\r\n\r\n')), notInTime);
 });
 
 test('a name is asked once and the connection goes to the address that was looked at (DNS rebinding)', async (t) => {
