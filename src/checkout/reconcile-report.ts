@@ -23,7 +23,10 @@ import { type Judgement, judgePayment, missingThere, unpaidSale } from './reconc
 export interface ReconcileReportOptions {
   db: Db;
   provider: Pick<PaymentProvider, 'list' | 'lookup'>;
-  /** Tells the saga of an object that names our order, as if the provider had sent an event about it. Repeatable in a run. */
+  /**
+   * Tells the saga of a payment that names our order and does not fit it, as if the provider had sent an event about it.
+   * Repeatable in a run.
+   */
   handOver(object: string, run: string): Promise<void>;
   clock: Clock;
   log: Logger;
@@ -58,7 +61,8 @@ type Looked = Judgement | { kind: 'unanswered'; detail: string };
 
 /**
  * The provider's payments beside the record, in both directions: theirs without ours, ours without theirs. It finds and lists;
- * it never mends. Only what names an order of ours is told to the saga, which looks at it by its own rules.
+ * it never mends. Only a payment that names an order of ours is told to the saga, which looks at it by its own rules: the event
+ * that should have told of it may be lost.
  *
  * A page is read before the record's side of it, so what looks wrong may only be younger than the page: it is looked up once
  * more before anything is said about it.
@@ -208,7 +212,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
   }
 
   async function tell(run: ReconcileRun, tally: Tally): Promise<void> {
-    for (const object of tally.strays) {
+    for (const object of tally.ofOurs) {
       await handOver(object, run.run);
       tally.add('handedOver', 1);
     }
@@ -269,13 +273,14 @@ function createTally() {
   const counts: Record<string, number> = {};
   const found: Misfit[] = [];
   const fitting: string[] = [];
-  const strays: string[] = [];
+  const ofOurs: string[] = [];
   const add = (what: string, n: number): void => {
     counts[what] = (counts[what] ?? 0) + n;
   };
   return {
     add,
-    strays,
+    /** Payments that do not fit and name an order of ours. */
+    ofOurs,
     judged(subject: string, judged: Looked): void {
       switch (judged.kind) {
         case 'fits':
@@ -291,13 +296,14 @@ function createTally() {
           return;
         case 'stray':
           add('strays', 1);
-          strays.push(subject);
+          ofOurs.push(subject);
           if (judged.misfit) found.push(judged.misfit);
           else fitting.push(subject);
           return;
         case 'misfit':
           add('misfits', 1);
           found.push(judged.misfit);
+          if (isOfOurs(judged.misfit)) ofOurs.push(subject);
           return;
         default:
           impossible(judged, 'judgement');
@@ -305,6 +311,11 @@ function createTally() {
     },
     page: () => ({ counts, found, fitting }),
   };
+}
+
+/** One that the provider does not know has nothing to be looked at. */
+function isOfOurs({ kind, object, order }: Misfit): boolean {
+  return object !== null && order !== null && kind !== 'missing_there';
 }
 
 /** A few at a time: the provider limits how many calls a second it takes. */

@@ -25,6 +25,15 @@ export async function cleanProviderEvents(db: Db, keptMs: number, signal?: Abort
   return total;
 }
 
+/** What runs of the comparison saw at the provider: one that was killed, or came to no end, leaves it behind. */
+export async function cleanReconcileSeen(db: Db): Promise<void> {
+  await db.query(
+    'reconcile_seen_clean',
+    `DELETE FROM reconcile_seen s USING reconcile_runs r
+     WHERE r.run_id = s.run_id AND r.claimed_until < clock_timestamp() - interval '1 day'`,
+  );
+}
+
 /** Does it every ten minutes; answers what ends it. Several processes may: they share the work. */
 export function cleanRegularly(options: {
   db: Db;
@@ -41,6 +50,9 @@ export function cleanRegularly(options: {
       if (signal.aborted) break;
       await cleanProviderEvents(db, keptMs, signal).catch((err: unknown) =>
         log.warn({ err }, 'old provider events were not cleaned away'),
+      );
+      await cleanReconcileSeen(db).catch((err: unknown) =>
+        log.warn({ err }, 'what broken-off comparisons left was not cleaned away'),
       );
     }
   })();

@@ -153,6 +153,7 @@ export async function lastRun(db: Db): Promise<ReconcileRun | null> {
   return rows[0]?.run ?? null;
 }
 
+/** What was taken without a sale is given back by its ending: there the last answer has both sums. */
 const orderMoney = `
   SELECT o.order_id AS "order", e.event_id AS event, o.state, o.amount::float8 AS amount, o.currency,
          coalesce(m.under_way, false) AS "underWay", coalesce(m.payments, '[]') AS payments
@@ -162,8 +163,10 @@ const orderMoney = `
              FILTER (WHERE one.object IS NOT NULL) AS payments
     FROM (
       SELECT provider_object AS object,
-             coalesce(sum(amount) FILTER (WHERE kind = 'capture' AND state = 'done'), 0) AS captured,
-             coalesce(sum(amount) FILTER (WHERE kind = 'refund' AND state = 'done'), 0) AS refunded,
+             coalesce(sum(amount) FILTER (WHERE kind = 'capture' AND state = 'done'), 0)
+               + coalesce(max((answer #>> '{view,captured}')::bigint) FILTER (WHERE state = 'voided'), 0) AS captured,
+             coalesce(sum(amount) FILTER (WHERE kind = 'refund' AND state = 'done'), 0)
+               + coalesce(max((answer #>> '{view,refunded}')::bigint) FILTER (WHERE state = 'voided'), 0) AS refunded,
              bool_or(state IN ('open','waiting','unknown','ending') OR (kind = 'authorise' AND state = 'done' AND due_at IS NOT NULL))
                AS under_way
       FROM money_operations WHERE order_id = o.order_id GROUP BY provider_object) one) m ON true`;

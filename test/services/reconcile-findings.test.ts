@@ -6,11 +6,21 @@ import { createReconcileReport, type ReconcileOutcome } from '../../src/checkout
 import type { ListAnswer, PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { cleanReconcileSeen } from '../../src/sales/cleaning.ts';
 import { dueRun, openFindings, settleFinding, startRun } from '../../src/sales/reconcile-findings.ts';
 import { onsale } from '../support/onsale.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { bought, madeRefund, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { payCommand, reconcile, reserved, stageEvent, type Till, till } from '../support/stage.ts';
+import {
+  auditEvent,
+  payCommand,
+  reconcile,
+  reserved,
+  stageEvent,
+  type Till,
+  till,
+} from '../support/stage.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -111,7 +121,7 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   const told = await database.query(`SELECT object FROM provider_events WHERE type = 'reconcile' ORDER BY 1`);
   assert.deepEqual(
     told.map(({ object }) => object),
-    [hidden, second].sort(),
+    [hidden, second, refunded.providerObject!].sort(),
   );
   assert.deepEqual(kindsOf(await compare()), expected, 'the same again, once each');
 
@@ -142,6 +152,61 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   assert.equal(statusOf(second), 'canceled');
   assert.equal(statusOf(paid.providerObject!), 'succeeded');
   assert.equal(statusOf(stranger), 'requires_capture', 'what names no order of ours is left alone');
+});
+
+test('P4 P8: what a lost event would have told is told to the saga by the comparison; money that was given back by an ending fits', async (t) => {
+  const own = await testDatabase(t);
+  const bank = await startTestSimulator();
+  t.after(() => bank.stop());
+  const counter = refundDesk(own.url, bank.provider);
+  t.after(() => counter.close());
+  const parts = {
+    clock: systemClock,
+    log: silentLogger,
+    handOver: handOverTo(counter.record),
+    owner: 'worker',
+  };
+  const compareOwn = async () => {
+    const made = createReconcileReport({ ...parts, db: counter.db, provider: bank.provider });
+    const outcome = await made.onDemand({ from, to: Date.now() + 60_000 });
+    assert.ok(outcome.kind === 'compared', outcome.kind);
+    return kindsOf(outcome);
+  };
+  const stage = await stageEvent(own);
+  const captureByHand = async ({ order, amount }: { order: string; amount: number }): Promise<string> => {
+    const object = (await counter.record.findOrder(order))!.providerObject!;
+    assert.equal((await bank.provider.capture({ key: randomUUID(), object, amount })).kind, 'done');
+    return object;
+  };
+
+  // No event of the provider arrives here. A refund that was done comes back, days later.
+  const returned = await bought(counter, stage, [1]);
+  await bank.fault('refund_fails_later', { match: { reference: returned.order }, times: 1 });
+  const { refund } = await madeRefund(counter, returned);
+  await bank.settleRefunds();
+  // Money that is taken by hand after the order ended.
+  const refused = await reserved(counter, stage, 'refused', [2]);
+  await bank.fault('capture_refused', { match: { reference: refused.order }, times: 1 });
+  assert.equal((await counter.checkout.pay(payCommand(refused.order, 'pm_card_visa'))).kind, 'ended');
+  const taken = await captureByHand(refused);
+  // And such that is taken while its buyer closes the order.
+  const closed = await reserved(counter, stage, 'closed', [3]);
+  const asked = await counter.checkout.pay(payCommand(closed.order, 'pm_card_threeDSecure2Required'));
+  assert.ok(asked.kind === 'pending' && asked.action);
+  await bank.answerBank(asked.action.url, 'authorise');
+  await captureByHand(closed);
+  await counter.checkout.close(closed.order);
+  await reconcile(own, counter);
+
+  const found = await compareOwn();
+  assert.ok(found.includes(`refunded_differs ${returned.providerObject}`), found.join());
+  await reconcile(own, counter);
+  assert.equal((await counter.refundRecord.find(refund))?.state, 'failed', 'it is owed again');
+  assert.deepEqual(await compareOwn(), [], `all fits, ${taken} too, which was given back`);
+  const again = await counter.refunds.retry(refund, 'organiser');
+  assert.ok(again.kind === 'retried' && again.refund.state === 'done', again.kind);
+  assert.deepEqual(await compareOwn(), []);
+  await auditEvent(own, bank, stage.event);
 });
 
 test('a window holds what was opened in it; a look that comes to nothing is no finding', async () => {
@@ -194,6 +259,12 @@ test('a run goes on where it was left, by one process at a time; a scheduled one
   const broken = await createReconcileReport({ ...parts, provider: paging(3), owner: 'first' }).compare(run);
   assert.equal(broken.kind, 'unanswered');
   assert.equal(broken.run.counts.payments, 4);
+  const seen = async (): Promise<number> =>
+    (
+      await database.query('SELECT count(*)::integer AS n FROM reconcile_seen WHERE run_id = $1', [run.run])
+    )[0].n;
+  await cleanReconcileSeen(desk.db);
+  assert.equal(await seen(), 4, 'what a run has seen stays while it may be gone on with');
   await database.query(`UPDATE reconcile_runs SET claimed_until = now() WHERE run_id = $1`, [run.run]);
   const resumed = await dueRun(desk.db, 'second', when);
   assert.equal(resumed?.run, run.run);
@@ -207,6 +278,15 @@ test('a run goes on where it was left, by one process at a time; a scheduled one
     broken.run,
   );
   assert.equal(late.kind, 'taken', 'the first has lost it');
+  const dead = await startRun(desk.db, 'killed', { from, to: Date.now() });
+  await database.query(`INSERT INTO reconcile_seen (run_id, object) VALUES ($1, 'pi_left')`, [dead.run]);
+  await database.query(
+    `UPDATE reconcile_runs SET claimed_until = now() - interval '2 days' WHERE run_id = $1`,
+    [dead.run],
+  );
+  await cleanReconcileSeen(desk.db);
+  const left = await database.query(`SELECT FROM reconcile_seen WHERE object = 'pi_left'`);
+  assert.equal(left.length, 0, 'what a killed one left goes');
   assert.equal(await dueRun(desk.db, 'second', when), null, 'the next one comes a quarter of an hour later');
   assert.ok(await dueRun(desk.db, 'second', { ...when, everyMs: 0 }));
 
