@@ -5,7 +5,7 @@ CREATE TABLE entries (
   ticket_id uuid NOT NULL,
   at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   gate      text,                            -- where, as the scanner names itself
-  scan      text,                            -- the scanner's key of that scan: a repeat of it has the first answer again
+  scan      text,                            -- the scanner's key of that scan: a repeat at that gate has the first answer again
   actor     text NOT NULL,
   PRIMARY KEY (event_no, ticket_id)
 );
@@ -38,7 +38,7 @@ $$;
 -- Marks the first use of a ticket whose code was found to be ours. Whether it is valid is judged before whether it was used:
 -- a refunded ticket that was used before is told as refunded. The event's lock keeps a cancelling, the ticket's row a refund,
 -- from committing in between; gates that ask at once meet at the primary key.
---   'valid'    repeated: the same scan asked before
+--   'valid'    repeated: the same scan of this gate asked before
 --   'used'     at, gate: of the first use
 --   'undone'   at, gate: of this very scan, which was taken back since; a new scan is judged anew
 --   'revoked'  why: 'refunded', 'event_cancelled', 'not_paid', 'unknown' (no such ticket: of another copy of the database)
@@ -59,7 +59,8 @@ BEGIN
   END IF;
   -- A repeat of a scan that was taken back since lets nobody in again: somebody has to look at the ticket anew.
   SELECT at, gate INTO n.at, n.gate FROM entry_scans
-  WHERE event_no = p_event AND ticket_id = p_ticket AND scan = p_scan AND what = 'undone' LIMIT 1;
+  WHERE event_no = p_event AND ticket_id = p_ticket AND scan = p_scan AND gate IS NOT DISTINCT FROM p_gate AND what = 'undone'
+  LIMIT 1;
   IF FOUND THEN
     RETURN jsonb_build_object('kind', 'undone', 'at', epoch_ms(n.at), 'gate', n.gate, 'seat', t.seat_no, 'ticketKind', t.kind);
   END IF;
@@ -68,8 +69,10 @@ BEGIN
   v_first := FOUND;
   v_valid := v_first;
   IF NOT v_first THEN
-    -- A repeat has its first answer again, also when an earlier use was told of since.
-    SELECT u.at, u.gate INTO n.at, n.gate FROM entry_uses(p_event, p_ticket) u WHERE u.scan = p_scan ORDER BY u.at LIMIT 1;
+    -- A repeat has its first answer again, also when an earlier use was told of since. At another gate it is none: keys that
+    -- two scanners happen to share let nobody in twice.
+    SELECT u.at, u.gate INTO n.at, n.gate FROM entry_uses(p_event, p_ticket) u
+    WHERE u.scan = p_scan AND u.gate IS NOT DISTINCT FROM p_gate ORDER BY u.at LIMIT 1;
     v_valid := FOUND;
     IF NOT FOUND THEN SELECT * INTO n FROM entries WHERE event_no = p_event AND ticket_id = p_ticket; END IF;
   END IF;
@@ -141,8 +144,10 @@ BEGIN
            least(to_timestamp((one ->> 'at')::double precision / 1000), clock_timestamp()) AS at
     FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no) ORDER BY no
   LOOP
-    IF EXISTS (SELECT 1 FROM entries WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan)
-       OR EXISTS (SELECT 1 FROM entry_scans WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan) THEN
+    IF EXISTS (SELECT 1 FROM entries WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan
+               AND gate IS NOT DISTINCT FROM s.gate)
+       OR EXISTS (SELECT 1 FROM entry_scans WHERE event_no = p_event AND ticket_id = s.ticket AND scan = s.scan
+                  AND gate IS NOT DISTINCT FROM s.gate) THEN
       v_known := v_known || s.no::text;
       CONTINUE;
     END IF;
@@ -192,13 +197,16 @@ CREATE FUNCTION entry_standing(p_event integer, p_scans jsonb, p_known text[]) R
     'seat', t.seat_no, 'why', d.why,
     'others', CASE WHEN n.scan IS NOT NULL OR d.what = 'double' THEN (
       SELECT coalesce(jsonb_agg(jsonb_build_object('at', epoch_ms(u.at), 'gate', u.gate, 'actor', u.actor) ORDER BY u.at), '[]')
-      FROM entry_uses(p_event, (one ->> 'ticket')::uuid) u WHERE u.scan IS DISTINCT FROM one ->> 'scan') END) ORDER BY no), '[]')
+      FROM entry_uses(p_event, (one ->> 'ticket')::uuid) u
+      WHERE (u.scan, u.gate) IS DISTINCT FROM (one ->> 'scan', one ->> 'gate')) END) ORDER BY no), '[]')
   FROM jsonb_array_elements(p_scans) WITH ORDINALITY list (one, no)
   LEFT JOIN tickets t ON t.event_no = p_event AND t.ticket_id = (one ->> 'ticket')::uuid
   LEFT JOIN entries n ON n.event_no = p_event AND n.ticket_id = (one ->> 'ticket')::uuid AND n.scan = one ->> 'scan'
+    AND n.gate IS NOT DISTINCT FROM one ->> 'gate'
   LEFT JOIN LATERAL (
     SELECT * FROM entry_scans e
     WHERE e.event_no = p_event AND e.ticket_id = (one ->> 'ticket')::uuid AND e.scan = one ->> 'scan'
+      AND e.gate IS NOT DISTINCT FROM one ->> 'gate'
     ORDER BY entry_scan_no DESC LIMIT 1) d ON true
 $$;
 

@@ -58,7 +58,7 @@ const CheckInBody = Type.Object(
         minLength: 1,
         maxLength: entryBounds.scanLengthMax,
         description:
-          'A new text for each scan, the same one when the request is repeated: a repeat has the first answer again.',
+          'A new text for each scan, the same one when its gate repeats the request: a repeat has the first answer again.',
       }),
     ),
   },

@@ -16,7 +16,7 @@ export const entryBounds = {
 export type RevokedWhy = 'refunded' | 'event_cancelled' | 'not_paid' | 'unknown';
 
 export type CheckInOutcome =
-  /** Let in. `repeated`: the same scan asked before and has the same answer. */
+  /** Let in. `repeated`: the same scan of this gate asked before and has the same answer. */
   | { kind: 'valid'; repeated: boolean; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
   /** Let in before, then and there. */
   /** This very scan was taken back since. */

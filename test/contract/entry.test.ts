@@ -239,6 +239,30 @@ test('scans of gates without a network: the earliest use counts in whatever orde
   );
 });
 
+test('a scan that is repeated at another gate is another scan: scanners that share a key let nobody in twice', async () => {
+  const { event, tickets } = await sold([1, 2]);
+  const [atDoor, onLists] = tickets as [string, string];
+  const first = await enter(event, atDoor, 'North', '1');
+  assert.ok(first.kind === 'valid' && !first.repeated);
+  const south = await enter(event, atDoor, 'South', '1');
+  assert.ok(south.kind === 'used' && south.gate === 'North', south.kind);
+  const north = await enter(event, atDoor, 'North', '1');
+  assert.ok(north.kind === 'valid' && north.repeated, 'a repeat at its own gate has its answer again');
+
+  const at = Date.now() - 60_000;
+  const list = ['North', 'South'].map((gate, n) => ({ ticket: onLists, scan: '1', gate, at: at + n }));
+  for (const repeated of [false, true]) {
+    const answers = await uploadScans(db, event, list, 'tablet');
+    assert.deepEqual(
+      answers.map((one) => [one.kind, one.gate, one.repeated, one.others?.map(({ gate }) => gate)]),
+      [
+        ['entered', 'North', repeated, ['South']],
+        ['double', 'South', repeated, ['North']],
+      ],
+    );
+  }
+});
+
 test('who came in before the event was called off was rightly let in, who came after it was not', async () => {
   const { event, tickets } = await sold([1, 2, 3]);
   const [before, after] = tickets as [string, string];
