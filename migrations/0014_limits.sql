@@ -92,8 +92,9 @@ CREATE TABLE cooldowns (
 CREATE INDEX cooldowns_changed ON cooldowns (changed_at);
 CREATE INDEX cooldowns_last ON cooldowns (last_at);
 
--- Notes grants, then what ended them early: 'released' by their holder, or 'replaced', which goes on with the old lease and so
--- counts once. A hold that is given back within a minute is a changed mind and counts for nothing.
+-- Notes grants, then what ended them early: 'released' by their holder, 'replaced', which goes on with the old lease and so
+-- counts once, or 'paid', which is judged before any hold that ends later. A hold that is given back within a minute is a changed
+-- mind and counts for nothing.
 CREATE FUNCTION hold_ends_note(
   p_events integer[], p_holds uuid[], p_visitors text[], p_accounts text[], p_granted timestamptz[], p_ends timestamptz[],
   p_over_events integer[], p_over_holds uuid[], p_over_how text[])
@@ -105,7 +106,7 @@ BEGIN
   ON CONFLICT DO NOTHING;
   DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold
-    AND (n.how = 'replaced' OR h.granted_at > clock_timestamp() - interval '1 minute');
+    AND (n.how = 'replaced' OR (n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'));
   UPDATE hold_ends h SET ends_at = clock_timestamp()
   FROM unnest(p_over_events, p_over_holds) n (event, hold)
   WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();

@@ -60,8 +60,16 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     return { ...said, near: seatInfos(house, linesOf(event, house, near)) };
   }
 
+  async function notePaid({ eventNo, hold }: Order): Promise<void> {
+    const event = await events.findByNo(eventNo);
+    if (event?.settings.cooldown) deps.cooldowns?.paid(eventNo, hold);
+  }
+
   async function paid(outcome: PayOutcome) {
-    if (outcome.kind === 'bought') return { status: 200 as const, body: await answer(outcome.order) };
+    if (outcome.kind === 'bought') {
+      await notePaid(outcome.order);
+      return { status: 200 as const, body: await answer(outcome.order) };
+    }
     if (outcome.kind !== 'pending') throw problemOfPay(outcome);
     const { order, action, afterMs } = outcome;
     const body = await answer(order, { waiting: action, underWay: true });

@@ -39,6 +39,8 @@ export interface Cooldowns {
   granted(hold: Hold, replaced: HoldId | null): void;
   /** Its holder gave it back. */
   released(event: EventNo, hold: HoldId): void;
+  /** Its order was paid: what was counted before is forgotten now, and not only when the hold's own time is over. */
+  paid(event: EventNo, hold: HoldId): void;
   start(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -56,7 +58,7 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   const { db, clock, log } = options;
   const known = new Map<string, { until: number; ends: number; unpaid: number }>();
   let granted: Note[] = [];
-  let over: { event: EventNo; hold: HoldId; how: 'released' | 'replaced' }[] = [];
+  let over: { event: EventNo; hold: HoldId; how: 'released' | 'replaced' | 'paid' }[] = [];
   /** Of the last reading, by Postgres's clock. */
   let readAt: number | null = null;
   const stopping = new AbortController();
@@ -124,6 +126,9 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
     },
     released(event, hold) {
       if (over.length < notesMax) over.push({ event, hold, how: 'released' });
+    },
+    paid(event, hold) {
+      if (over.length < notesMax) over.push({ event, hold, how: 'paid' });
     },
     async start() {
       await refresh().catch((err: unknown) => log.debug({ err }, 'cooldowns could not be read'));

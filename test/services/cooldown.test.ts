@@ -178,4 +178,20 @@ describe('a cooldown at the page', () => {
     await until(async () => (await buyer.hold([9])).status === 201, 'the cooldown to be lifted');
     assert.equal((await organiser.get(limits)).body.coolingCount, 0);
   });
+
+  test('a purchase ends the count at once, not when its hold would have ended', async () => {
+    const buyer = await app.admitted();
+    const visitor = app.credentials.visitorOf(buyer.cookies.get('onsale_visitor') ?? '');
+    const unpaid = async () =>
+      (await app.database.query('SELECT unpaid FROM cooldowns WHERE subject = $1', [visitor]))[0]?.unpaid;
+    await app.database.query(
+      `INSERT INTO cooldowns (event_no, kind, subject, unpaid, last_at, until, changed_at)
+       VALUES ($1, 'visitor', $2, 3, now(), now() - interval '1 second', now() - interval '1 minute')`,
+      [app.eventNo, visitor],
+    );
+    await buyer.mustBuy([60]);
+    // Its hold had ten minutes to live.
+    await until(async () => (await unpaid()) === 0, 'the count to begin anew');
+    assert.equal((await buyer.hold([61])).status, 201);
+  });
 });
