@@ -2228,7 +2228,7 @@ BEGIN
   ON CONFLICT DO NOTHING;
   DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold
-    AND (n.how = 'replaced' OR h.granted_at > clock_timestamp() - interval '1 minute');
+    AND (n.how = 'replaced' OR (n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'));
   UPDATE hold_ends h SET ends_at = clock_timestamp()
   FROM unnest(p_over_events, p_over_holds) n (event, hold)
   WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();
