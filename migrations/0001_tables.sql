@@ -79,7 +79,8 @@ CREATE TABLE seats (
   hold_id    uuid,
   hold_until timestamptz,
   hold_epoch bigint,
-  PRIMARY KEY (event_no, seat_no)
+  -- As in the other tables with a partition for each event: no index begins with event_no, see tickets.
+  PRIMARY KEY (seat_no, event_no)
 ) PARTITION BY LIST (event_no);
 
 CREATE SEQUENCE grant_numbers;
@@ -154,10 +155,13 @@ CREATE TABLE tickets (
   kind       text NOT NULL DEFAULT 'full',
   created_at timestamptz NOT NULL DEFAULT now(),
   changed_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (event_no, ticket_id)
+  PRIMARY KEY (ticket_id, event_no)
 ) PARTITION BY LIST (event_no);
--- S1: the guarantee, whatever every layer above does.
-CREATE UNIQUE INDEX tickets_one_owner ON tickets (event_no, seat_no) WHERE status IN ('reserved','sold');
+-- S1: the guarantee, whatever every layer above does: of a seat's tickets one is not cancelled. Its condition is part of what
+-- is unique, and no index here is partial or begins with event_no: without statistics, as in the first minutes of a sale, the
+-- planner takes an index that fits "event_no = $1" or "status = 'reserved'" for as good as tickets_order, keeps that plan, and
+-- reads all of an event's tickets for each order (measured: 18 million in 2,000 purchases).
+CREATE UNIQUE INDEX tickets_one_owner ON tickets ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no);
 CREATE INDEX tickets_order ON tickets (order_id);
 
 -- One provider call each, written before it is made (P5).
@@ -222,9 +226,9 @@ CREATE UNLOGGED TABLE queue_recent (
   shard     smallint NOT NULL,
   number    bigint NOT NULL,
   issued_at timestamptz NOT NULL,
-  PRIMARY KEY (event_no, visitor)
+  PRIMARY KEY (visitor, event_no)
 );
-CREATE INDEX queue_recent_age ON queue_recent (event_no, issued_at);
+CREATE INDEX queue_recent_age ON queue_recent (issued_at);
 
 CREATE TABLE passes (
   event_no   integer NOT NULL,

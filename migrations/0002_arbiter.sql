@@ -527,7 +527,9 @@ BEGIN
       hold_until = CASE WHEN u.state = 'available' THEN s.hold_until END,
       hold_epoch = CASE WHEN u.state = 'available' THEN s.hold_epoch END
     FROM unnest(p_seats, p_versions, p_states) AS u(seat, version, state)
-   WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = u.seat AND s.version < u.version;
+   -- "ANY" says what u says already, so that the seats are looked up and not the house read.
+   WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(p_seats) AND s.seat_no = u.seat
+     AND s.version < u.version;
 END $$;
 
 -- sweep: marks lapsed holds and drops memories, oldest first, up to p_limit together. Seats are not touched: what they say of

@@ -92,9 +92,9 @@ BEGIN
     SELECT a.visitor, min(a.place) AS place FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place) GROUP BY a.visitor
   ), fresh AS (
     SELECT a.visitor, row_number() OVER (ORDER BY a.place) AS nth FROM asked a
-    WHERE NOT EXISTS (
-      SELECT FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor
-        AND r.issued_at > v_now - p_memory_ms * interval '1 ms')
+    -- Each looked up by itself (here and below): as a join it would read all that is remembered, without statistics.
+    WHERE coalesce((SELECT r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor), '-infinity')
+          <= v_now - p_memory_ms * interval '1 ms'
   )
   INSERT INTO queue_recent AS r (event_no, visitor, shard, number, issued_at)
     SELECT p_event, f.visitor, p_shard, v_last + f.nth, v_now FROM fresh f
@@ -118,7 +118,8 @@ BEGIN
     SELECT v_phase, v_opens, r.number, r.issued_at,
       r.number <= v_last OR row_number() OVER (PARTITION BY a.visitor ORDER BY a.place) > 1
     FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place)
-    JOIN queue_recent r ON r.event_no = p_event AND r.visitor = a.visitor
+    CROSS JOIN LATERAL (
+      SELECT r.number, r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor OFFSET 0) r
     ORDER BY a.place;
 END $$;
 

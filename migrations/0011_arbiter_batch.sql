@@ -138,7 +138,7 @@ BEGIN
     kept AS (
       UPDATE seats s SET hold_id = m.hold_id, hold_until = m.deadline, hold_epoch = p_epoch
         FROM made m, unnest(m.seats) AS w
-       WHERE s.event_no = p_event AND s.seat_no = w
+       WHERE s.event_no = p_event AND s.seat_no = ANY(v_free) AND s.seat_no = w
       RETURNING s.seat_no)
     SELECT array_position(p_holds, m.hold_id), 'granted', m.hold_id, m.visitor, m.holder, m.seats, m.granted_at, m.deadline,
            m.epoch, m.grant_no, m.order_id, false, NULL::integer, NULL::text, NULL::integer

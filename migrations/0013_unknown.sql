@@ -144,7 +144,7 @@ BEGIN
   SELECT o.event_no, (line ->> 'seat')::integer, o.order_id, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
          coalesce(line ->> 'kind', 'full')
   FROM jsonb_array_elements(o.lines) line ORDER BY (line ->> 'seat')::integer
-  ON CONFLICT (event_no, seat_no) WHERE status IN ('reserved','sold') DO NOTHING;
+  ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING;
   GET DIAGNOSTICS v_free = ROW_COUNT;
   IF v_free < cardinality(o.seats) THEN
     DELETE FROM tickets WHERE event_no = o.event_no AND order_id = o.order_id AND status = 'reserved';

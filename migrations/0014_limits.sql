@@ -238,6 +238,7 @@ BEGIN
   WHERE event_no = o.event_no AND order_id = o.order_id AND status IN ('reserved','sold');
   UPDATE holds SET state = 'ended' WHERE event_no = o.event_no AND hold_id = o.hold_id AND state IN ('live','ordered');
   UPDATE hold_ends SET ends_at = clock_timestamp() WHERE hold_id = o.hold_id AND event_no = o.event_no;
+  PERFORM order_seats_are(o, 'available');
   RETURN order_decide_seats(o, 'available');
 END $$;
 
@@ -331,7 +332,7 @@ BEGIN
     SELECT p_event, (line ->> 'seat')::integer, p_order, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
            coalesce(line ->> 'kind', 'full')
     FROM jsonb_array_elements(p_lines) line ORDER BY (line ->> 'seat')::integer
-    ON CONFLICT (event_no, seat_no) WHERE status IN ('reserved','sold') DO NOTHING;
+    ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING;
     GET DIAGNOSTICS v_free = ROW_COUNT;
   ELSE
     v_free := 0;
@@ -341,9 +342,13 @@ BEGIN
     DELETE FROM orders WHERE order_id = p_order;
     RETURN '{"kind":"hold_gone"}';
   END IF;
-  UPDATE seats SET order_id = p_order, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
-  WHERE event_no = p_event AND seat_no = ANY (v_seats);
-  v_decided := order_decide_seats(v_order, 'reserved');
+  WITH changed AS (
+    UPDATE seats s
+    SET state = 'reserved', version = s.version + 1, order_id = p_order, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+    WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats)
+    RETURNING s.seat_no, s.version)
+  SELECT jsonb_agg(jsonb_build_object('seat', seat_no, 'version', version, 'state', 'reserved') ORDER BY seat_no)
+  INTO v_decided FROM changed;
   UPDATE holds SET state = 'ordered' WHERE event_no = p_event AND hold_id = p_hold AND state = 'live';
   PERFORM order_note(p_order, 'reserve', NULL, 'reserved');
   RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', false, 'seats', v_decided);

@@ -626,7 +626,7 @@ BEGIN
     kept AS (
       UPDATE seats s SET hold_id = m.hold_id, hold_until = m.deadline, hold_epoch = p_epoch
         FROM made m, unnest(m.seats) AS w
-       WHERE s.event_no = p_event AND s.seat_no = w
+       WHERE s.event_no = p_event AND s.seat_no = ANY(v_free) AND s.seat_no = w
       RETURNING s.seat_no)
     SELECT array_position(p_holds, m.hold_id), 'granted', m.hold_id, m.visitor, m.holder, m.seats, m.granted_at, m.deadline,
            m.epoch, m.grant_no, m.order_id, false, NULL::integer, NULL::text, NULL::integer
@@ -818,7 +818,9 @@ BEGIN
       hold_until = CASE WHEN u.state = 'available' THEN s.hold_until END,
       hold_epoch = CASE WHEN u.state = 'available' THEN s.hold_epoch END
     FROM unnest(p_seats, p_versions, p_states) AS u(seat, version, state)
-   WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = u.seat AND s.version < u.version;
+   -- "ANY" says what u says already, so that the seats are looked up and not the house read.
+   WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY(p_seats) AND s.seat_no = u.seat
+     AND s.version < u.version;
 END $$;
 
 --
@@ -1532,6 +1534,10 @@ END $$;
 
 CREATE FUNCTION public.entry_check_in(p_event integer, p_ticket uuid, p_gate text, p_scan text, p_actor text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   t tickets; n entries;
@@ -2525,6 +2531,10 @@ END $$;
 
 CREATE FUNCTION public.money_authorised(p_operation uuid, p_answer jsonb, p_instrument jsonb, p_end_key text, p_owner text, p_lease_ms integer, p_late jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2601,6 +2611,10 @@ END $$;
 
 CREATE FUNCTION public.money_begin(p_operation uuid, p_order uuid, p_kind text, p_key text, p_client_key text, p_request text, p_instrument jsonb, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_order orders;
@@ -2647,6 +2661,10 @@ END $$;
 
 CREATE FUNCTION public.money_captured(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; v_paid orders;
@@ -2697,6 +2715,10 @@ $$;
 
 CREATE FUNCTION public.money_end(p_operation uuid, p_reason text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2776,6 +2798,10 @@ END $$;
 
 CREATE FUNCTION public.money_opened(p_operation uuid, p_object text, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2800,6 +2826,10 @@ END $$;
 
 CREATE FUNCTION public.money_park(p_operation uuid, p_state text, p_due_ms integer, p_answer jsonb, p_attention text, p_new_key text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2830,6 +2860,10 @@ END $$;
 
 CREATE FUNCTION public.money_refused(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2890,6 +2924,10 @@ $$;
 
 CREATE FUNCTION public.money_stray(p_order uuid, p_object text, p_fits boolean, p_operation uuid, p_key text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2923,6 +2961,10 @@ END $$;
 
 CREATE FUNCTION public.money_voided(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -3032,6 +3074,10 @@ $$;
 
 CREATE FUNCTION public.order_abandon(p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_visitor text, p_holder text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_order orders;
@@ -3069,6 +3115,10 @@ $$;
 
 CREATE FUNCTION public.order_close(p_order uuid, p_reason text, p_end_key text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_order orders;
@@ -3116,6 +3166,10 @@ END $$;
 
 CREATE FUNCTION public.order_confirm(p_order uuid, p_capture uuid, p_capture_key text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders;
@@ -3220,7 +3274,6 @@ CREATE FUNCTION public.order_decide_seats(o public.orders, p_state text) RETURNS
 DECLARE
   decided jsonb;
 BEGIN
-  PERFORM order_seats_are(o, p_state);
   WITH changed AS (
     UPDATE seats s
     SET state = p_state, version = s.version + 1,
@@ -3274,6 +3327,7 @@ BEGIN
   WHERE event_no = o.event_no AND order_id = o.order_id AND status IN ('reserved','sold');
   UPDATE holds SET state = 'ended' WHERE event_no = o.event_no AND hold_id = o.hold_id AND state IN ('live','ordered');
   UPDATE hold_ends SET ends_at = clock_timestamp() WHERE hold_id = o.hold_id AND event_no = o.event_no;
+  PERFORM order_seats_are(o, 'available');
   RETURN order_decide_seats(o, 'available');
 END $$;
 
@@ -3392,6 +3446,10 @@ $$;
 
 CREATE FUNCTION public.order_reserve(p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamp with time zone, p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_phase text;
@@ -3478,7 +3536,7 @@ BEGIN
     SELECT p_event, (line ->> 'seat')::integer, p_order, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
            coalesce(line ->> 'kind', 'full')
     FROM jsonb_array_elements(p_lines) line ORDER BY (line ->> 'seat')::integer
-    ON CONFLICT (event_no, seat_no) WHERE status IN ('reserved','sold') DO NOTHING;
+    ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING;
     GET DIAGNOSTICS v_free = ROW_COUNT;
   ELSE
     v_free := 0;
@@ -3488,9 +3546,13 @@ BEGIN
     DELETE FROM orders WHERE order_id = p_order;
     RETURN '{"kind":"hold_gone"}';
   END IF;
-  UPDATE seats SET order_id = p_order, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
-  WHERE event_no = p_event AND seat_no = ANY (v_seats);
-  v_decided := order_decide_seats(v_order, 'reserved');
+  WITH changed AS (
+    UPDATE seats s
+    SET state = 'reserved', version = s.version + 1, order_id = p_order, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+    WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats)
+    RETURNING s.seat_no, s.version)
+  SELECT jsonb_agg(jsonb_build_object('seat', seat_no, 'version', version, 'state', 'reserved') ORDER BY seat_no)
+  INTO v_decided FROM changed;
   UPDATE holds SET state = 'ordered' WHERE event_no = p_event AND hold_id = p_hold AND state = 'live';
   PERFORM order_note(p_order, 'reserve', NULL, 'reserved');
   RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', false, 'seats', v_decided);
@@ -3502,6 +3564,10 @@ END $$;
 
 CREATE FUNCTION public.order_reserve_with_code(p_code uuid, p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamp with time zone, p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_result jsonb;
@@ -3571,7 +3637,7 @@ BEGIN
   SELECT o.event_no, (line ->> 'seat')::integer, o.order_id, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
          coalesce(line ->> 'kind', 'full')
   FROM jsonb_array_elements(o.lines) line ORDER BY (line ->> 'seat')::integer
-  ON CONFLICT (event_no, seat_no) WHERE status IN ('reserved','sold') DO NOTHING;
+  ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING;
   GET DIAGNOSTICS v_free = ROW_COUNT;
   IF v_free < cardinality(o.seats) THEN
     DELETE FROM tickets WHERE event_no = o.event_no AND order_id = o.order_id AND status = 'reserved';
@@ -4028,6 +4094,10 @@ $$;
 
 CREATE FUNCTION public.queue_join(p_event integer, p_shard smallint, p_visitors text[], p_memory_ms integer, p_ceiling_step integer) RETURNS TABLE(phase text, opens_at timestamp with time zone, number bigint, issued_at timestamp with time zone, repeated boolean)
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -4055,9 +4125,9 @@ BEGIN
     SELECT a.visitor, min(a.place) AS place FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place) GROUP BY a.visitor
   ), fresh AS (
     SELECT a.visitor, row_number() OVER (ORDER BY a.place) AS nth FROM asked a
-    WHERE NOT EXISTS (
-      SELECT FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor
-        AND r.issued_at > v_now - p_memory_ms * interval '1 ms')
+    -- Each looked up by itself (here and below): as a join it would read all that is remembered, without statistics.
+    WHERE coalesce((SELECT r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor), '-infinity')
+          <= v_now - p_memory_ms * interval '1 ms'
   )
   INSERT INTO queue_recent AS r (event_no, visitor, shard, number, issued_at)
     SELECT p_event, f.visitor, p_shard, v_last + f.nth, v_now FROM fresh f
@@ -4081,7 +4151,8 @@ BEGIN
     SELECT v_phase, v_opens, r.number, r.issued_at,
       r.number <= v_last OR row_number() OVER (PARTITION BY a.visitor ORDER BY a.place) > 1
     FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place)
-    JOIN queue_recent r ON r.event_no = p_event AND r.visitor = a.visitor
+    CROSS JOIN LATERAL (
+      SELECT r.number, r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor OFFSET 0) r
     ORDER BY a.place;
 END $$;
 
@@ -4128,6 +4199,10 @@ $$;
 
 CREATE FUNCTION public.queue_redeem(p_event integer, p_shard smallint, p_number bigint, p_visitor text, p_pass uuid, p_session_ms integer, OUT kind text, OUT phase text, OUT pass_id uuid, OUT number bigint, OUT issued_at timestamp with time zone, OUT expires_at timestamp with time zone, OUT repeated boolean, OUT frontier bigint, OUT after_ms integer) RETURNS record
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -4183,6 +4258,10 @@ END $$;
 
 CREATE FUNCTION public.queue_redeem_all(p_event integer, p_shards smallint[], p_numbers bigint[], p_visitors text[], p_passes uuid[], p_session_ms integer[]) RETURNS TABLE(kind text, phase text, pass_id uuid, number bigint, issued_at timestamp with time zone, expires_at timestamp with time zone, repeated boolean, frontier bigint, after_ms integer)
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 BEGIN
   FOR i IN 1..cardinality(p_numbers) LOOP
@@ -4517,6 +4596,10 @@ $$;
 
 CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; r refunds;
@@ -4659,6 +4742,10 @@ END $$;
 
 CREATE FUNCTION public.refund_settle(p_operation uuid, p_state text, p_due_ms integer, p_answer jsonb, p_detail text, p_attention text, p_new_key text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; r refunds;
@@ -6120,7 +6207,7 @@ ALTER TABLE ONLY public.queue_gaps
 --
 
 ALTER TABLE ONLY public.queue_recent
-    ADD CONSTRAINT queue_recent_pkey PRIMARY KEY (event_no, visitor);
+    ADD CONSTRAINT queue_recent_pkey PRIMARY KEY (visitor, event_no);
 
 --
 -- Name: reconcile_findings reconcile_findings_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -6176,14 +6263,14 @@ ALTER TABLE ONLY public.schema_migrations
 --
 
 ALTER TABLE ONLY public.seats
-    ADD CONSTRAINT seats_pkey PRIMARY KEY (event_no, seat_no);
+    ADD CONSTRAINT seats_pkey PRIMARY KEY (seat_no, event_no);
 
 --
 -- Name: tickets tickets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
 ALTER TABLE ONLY public.tickets
-    ADD CONSTRAINT tickets_pkey PRIMARY KEY (event_no, ticket_id);
+    ADD CONSTRAINT tickets_pkey PRIMARY KEY (ticket_id, event_no);
 
 --
 -- Name: webhook_attempts webhook_attempts_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -6439,7 +6526,7 @@ CREATE INDEX provider_events_unknown ON public.provider_events USING btree (rece
 -- Name: queue_recent_age; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE INDEX queue_recent_age ON public.queue_recent USING btree (event_no, issued_at);
+CREATE INDEX queue_recent_age ON public.queue_recent USING btree (issued_at);
 
 --
 -- Name: reconcile_findings_open; Type: INDEX; Schema: public; Owner: -
@@ -6493,7 +6580,11 @@ CREATE UNIQUE INDEX refunds_request ON public.refunds USING btree (order_id, req
 -- Name: tickets_one_owner; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE UNIQUE INDEX tickets_one_owner ON ONLY public.tickets USING btree (event_no, seat_no) WHERE (status = ANY (ARRAY['reserved'::text, 'sold'::text]));
+CREATE UNIQUE INDEX tickets_one_owner ON ONLY public.tickets USING btree ((
+CASE
+    WHEN (status <> 'cancelled'::text) THEN seat_no
+    ELSE NULL::integer
+END), event_no);
 
 --
 -- Name: tickets_order; Type: INDEX; Schema: public; Owner: -

@@ -41,7 +41,14 @@ export async function findContradictions(
 }
 
 /** A check that a unique index is there, valid and unique: it is what keeps the promise while nobody looks. */
-export function indexCheck(promise: string, table: string, columns: string, condition: string): RecordCheck {
+export function indexCheck(
+  promise: string,
+  table: string,
+  columns: string,
+  condition: string,
+  /** How the definition begins its columns, as a LIKE pattern, where they are not plain columns. */
+  definition = `%(${columns})%`,
+): RecordCheck {
   const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').replace(/_$/, '');
   const own = ['tickets', 'seats', 'holds'].includes(table);
   return {
@@ -56,7 +63,7 @@ export function indexCheck(promise: string, table: string, columns: string, cond
         SELECT FROM pg_index i
         WHERE i.indrelid = to_regclass(${own ? `'${table}_' || $1` : `'${table}'`})
           AND i.indisunique AND i.indisvalid AND i.indisready
-          AND pg_get_indexdef(i.indexrelid) LIKE '%(${columns})%'
+          AND pg_get_indexdef(i.indexrelid) LIKE '${definition.replace(/'/g, "''")}'
           AND coalesce(pg_get_expr(i.indpred, i.indrelid), '') LIKE '%${condition}%')`,
   };
 }

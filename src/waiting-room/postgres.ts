@@ -73,11 +73,11 @@ async function sweepRemembered(db: Db, event: EventNo): Promise<number> {
   const [row] = await db.query<{ forgotten: number }>(
     'queue_sweep',
     `WITH old AS (
-       SELECT visitor FROM queue_recent
+       SELECT ctid FROM queue_recent
        WHERE event_no = $1 AND issued_at <= clock_timestamp() - $2 * interval '1 ms'
        ORDER BY issued_at LIMIT $3 FOR UPDATE SKIP LOCKED
      ), gone AS (
-       DELETE FROM queue_recent r USING old WHERE r.event_no = $1 AND r.visitor = old.visitor RETURNING 1
+       DELETE FROM queue_recent r USING old WHERE r.ctid = old.ctid RETURNING 1
      )
      SELECT count(*) AS forgotten FROM gone`,
     [event, joinMemoryMs, sweepMax],
