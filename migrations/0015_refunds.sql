@@ -104,7 +104,7 @@ CREATE FUNCTION refund_make(
   p_lease_ms integer)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  o orders; r refunds;
+  o orders; r refunds; v_named orders;
   v_wanted uuid[]; v_seat_nos integer[]; v_unknown uuid[];
   v_prices bigint; v_fees bigint; v_valid integer; v_left bigint; v_fee_given bigint;
   v_all boolean;
@@ -112,8 +112,12 @@ DECLARE
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = p_order;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  v_named := o;
   PERFORM order_lock_limits(o.event_no, o.account, o.instrument ->> 'fingerprint');
   SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  IF v_named.account <> o.account THEN
+    PERFORM order_unname_limits(v_named.account, v_named.instrument ->> 'fingerprint', o);
+  END IF;
   SELECT * INTO r FROM refunds WHERE order_id = p_order AND request_key = p_request_key;
   IF FOUND THEN
     IF r.request IS DISTINCT FROM p_request THEN RETURN '{"kind":"mismatch"}'; END IF;

@@ -27,6 +27,15 @@ BEGIN
   END LOOP;
 END $$;
 
+-- A step that read the order's names before they were forgotten, and got their limit rows only after it, has made new ones:
+-- these name the buyer again, and count nothing. Called with the order locked.
+CREATE FUNCTION order_unname_limits(p_account text, p_fingerprint text, o orders) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM limit_counts
+  WHERE event_no = o.event_no AND seats = 0 AND o.forgotten_at IS NOT NULL
+    AND ((kind = 'account' AND subject = p_account AND subject <> o.account)
+      OR (kind = 'instrument' AND subject = p_fingerprint AND subject IS DISTINCT FROM o.instrument ->> 'fingerprint'))
+$$;
+
 -- As in 0012; whoever was forgotten is owed no mail: there is no address to send it to.
 CREATE OR REPLACE FUNCTION order_mail_owed(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

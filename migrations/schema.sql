@@ -3707,6 +3707,19 @@ CREATE FUNCTION public.order_unforgettable(o public.orders, p_nameless boolean) 
 $$;
 
 --
+-- Name: order_unname_limits(text, text, public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_unname_limits(p_account text, p_fingerprint text, o public.orders) RETURNS void
+    LANGUAGE sql
+    AS $$
+  DELETE FROM limit_counts
+  WHERE event_no = o.event_no AND seats = 0 AND o.forgotten_at IS NOT NULL
+    AND ((kind = 'account' AND subject = p_account AND subject <> o.account)
+      OR (kind = 'instrument' AND subject = p_fingerprint AND subject IS DISTINCT FROM o.instrument ->> 'fingerprint'))
+$$;
+
+--
 -- Name: order_uses_code(public.orders); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -4602,7 +4615,7 @@ CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid
     SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
-  o orders; r refunds;
+  o orders; r refunds; v_named orders;
   v_wanted uuid[]; v_seat_nos integer[]; v_unknown uuid[];
   v_prices bigint; v_fees bigint; v_valid integer; v_left bigint; v_fee_given bigint;
   v_all boolean;
@@ -4610,8 +4623,12 @@ DECLARE
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = p_order;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
+  v_named := o;
   PERFORM order_lock_limits(o.event_no, o.account, o.instrument ->> 'fingerprint');
   SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  IF v_named.account <> o.account THEN
+    PERFORM order_unname_limits(v_named.account, v_named.instrument ->> 'fingerprint', o);
+  END IF;
   SELECT * INTO r FROM refunds WHERE order_id = p_order AND request_key = p_request_key;
   IF FOUND THEN
     IF r.request IS DISTINCT FROM p_request THEN RETURN '{"kind":"mismatch"}'; END IF;

@@ -328,6 +328,54 @@ test('P7: a purchase that waits for the forgetting is counted under its own name
   assert.deepEqual(counted, [{ seats: 2 }]);
 });
 
+test('P7: a refund that waits for the forgetting gives back what is counted nameless, and writes no name down again', async () => {
+  const stage = await stageEvent(database, { settings });
+  const visitor = `returning-${randomUUID().slice(0, 8)}`;
+  const email = `${visitor}@example.org`;
+  const { order } = await paidOrder(createSalesRecord({ db }), stage, { seats: [0, 1], visitor });
+  const client = await database.pool(1).connect();
+  await client.query('BEGIN');
+  await client.query(`SELECT buyer_forget($1, $1, NULL, true, 'me', NULL, NULL, false)`, [email]);
+  const operation = randomUUID();
+  const refunding = createRefundRecord({ db }).make(
+    {
+      tickets: 'all',
+      fees: 'returned',
+      goodwill: 0,
+      refund: randomUUID(),
+      order,
+      operation,
+      key: operation,
+      requestKey: operation,
+      request: 'r',
+      actor,
+      reason: 'asked for it',
+      seats: 'release',
+      step: 1,
+    },
+    claim,
+  );
+  await until(async () => {
+    const waiting = await database.query(
+      `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%refund_make%'`,
+    );
+    return waiting.length > 0;
+  }, 'the refund to wait');
+  await client.query('COMMIT');
+  client.release();
+  assert.equal((await refunding).kind, 'made');
+  assert.deepEqual(await tablesNaming([email]), []);
+  const counted = await database.query(
+    `SELECT kind, seats FROM limit_counts WHERE event_no = $1 AND subject LIKE 'forgotten:%' ORDER BY 1`,
+    [stage.event],
+  );
+  assert.deepEqual(counted, [
+    { kind: 'account', seats: 0 },
+    { kind: 'instrument', seats: 0 },
+  ]);
+  assert.deepEqual(await limitViolations(stage.event), []);
+});
+
 test('a browser that another buyer used too stays his; a platform’s account is not forgotten with an address', async () => {
   const stage = await stageEvent(database, { settings });
   const record = createSalesRecord({ db });
