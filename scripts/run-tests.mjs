@@ -8,12 +8,15 @@ import { spec } from 'node:test/reporters';
 const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
-/** In this order. Crowds and killed servers measure time: alone; the rest side by side; services and browsers mostly wait. */
+/** These measure time with a crowd, and keep the machine busy: alone. */
+const crowds = /^(crowd-|gameday|race-)/;
+/** In this order; what mostly waits (services, killed processes, browsers) side by side. */
 const stages = [
   { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },
   { name: 'contract', concurrency: 2, folders: ['test/contract'] },
   { name: 'services', concurrency: 4, folders: ['test/services'] },
-  { name: 'load', concurrency: 1, folders: ['test/load'] },
+  { name: 'load', concurrency: 2, folders: ['test/load'], isPart: (name) => !crowds.test(name) },
+  { name: 'load', concurrency: 1, folders: ['test/load'], isPart: (name) => crowds.test(name) },
   { name: 'e2e', concurrency: 2, folders: ['test/e2e'] },
 ];
 
@@ -24,7 +27,7 @@ function filesOf(stage, filters) {
     if (!fs.existsSync(full)) return [];
     return fs
       .readdirSync(full)
-      .filter((name) => /\.test\.(ts|js)$/.test(name))
+      .filter((name) => /\.test\.(ts|js)$/.test(name) && (stage.isPart?.(name) ?? true))
       .map((name) => path.join(full, name));
   });
   const wanted = (file) =>
