@@ -1,13 +1,6 @@
 import type { Command } from 'commander';
 import { impossible } from '../core/outcome.ts';
-import {
-  type MailSheet,
-  type MailTrouble,
-  mailSheet,
-  mailsOfOrder,
-  mailTroubles,
-  resendMail,
-} from '../fulfilment/mails.ts';
+import { type MailSheet, mailSheet, mailsOfOrder, mailTroubles, resendMail } from '../fulfilment/mails.ts';
 import { type CliContext, cliActor, withDatabase } from './organise.ts';
 
 const listedMax = 200;
@@ -95,7 +88,7 @@ function resendCommand(context: CliContext, id: string, copy: boolean): Promise<
 
 const timeText = (at: number): string => new Date(at).toISOString();
 
-function lineOf(one: MailTrouble | MailSheet): string {
+function lineOf(one: MailSheet): string {
   const error = one.error === null ? '' : `: ${one.error}`;
   return `${timeText(one.updatedAt)}  ${one.mail}  ${one.what} of order ${one.order} (${one.event})  ${one.state}, ${one.attempts} attempts${error}`;
 }

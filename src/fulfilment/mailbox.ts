@@ -64,10 +64,20 @@ function asText({ name, address }: { name: string; address: string }): string {
   return name ? `${name} <${address}>` : address;
 }
 
-export async function listMailbox(db: Db, limit: number): Promise<MailboxEntry[]> {
-  return db.query<MailboxEntry>('mailbox_list', `SELECT ${columns} FROM mailbox ORDER BY at DESC LIMIT $1`, [
-    limit,
+/** The newest first, after `skip` of them; `count` is of all. */
+export async function listMailbox(
+  db: Db,
+  { skip, limit }: { skip: number; limit: number },
+): Promise<{ count: number; mails: MailboxEntry[] }> {
+  const [mails, [sum]] = await Promise.all([
+    db.query<MailboxEntry>(
+      'mailbox_list',
+      `SELECT ${columns} FROM mailbox ORDER BY at DESC, message_id OFFSET $1 LIMIT $2`,
+      [skip, limit],
+    ),
+    db.query<{ count: number }>('mailbox_count', 'SELECT count(*) AS count FROM mailbox', []),
   ]);
+  return { count: sum?.count ?? 0, mails };
 }
 
 export async function findInMailbox(db: Db, messageId: string): Promise<MailboxMail | null> {

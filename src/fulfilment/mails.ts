@@ -35,36 +35,17 @@ export async function recordMail(
   );
 }
 
-/** On the operator's list: refused for good (`refused`), or tried in vain until now (`due`). Times are epoch ms. */
-export interface MailTrouble {
+/** A mail as the operator sees it. Times are epoch ms. */
+export interface MailSheet {
   mail: string;
   order: OrderId;
   event: string;
   what: string;
-  state: 'due' | 'refused';
+  state: OwedMail['state'];
   attempts: number;
   error: string | null;
   createdAt: number;
   updatedAt: number;
-}
-
-/** The newest first; `count` is of all. */
-export async function mailTroubles(db: Db, limit: number): Promise<{ count: number; mails: MailTrouble[] }> {
-  const rows = await db.query<MailTrouble & { count: number }>(
-    'mail_troubles',
-    `SELECT m.mail_id AS mail, m.order_id AS "order", e.event_id AS event, m.what, m.state, m.attempts,
-            m.last_error AS error, m.created_at AS "createdAt", m.updated_at AS "updatedAt", count(*) OVER () AS count
-     FROM mails m JOIN orders o USING (order_id) JOIN events e USING (event_no)
-     WHERE m.state = 'refused' OR (m.state = 'due' AND m.last_error IS NOT NULL)
-     ORDER BY m.updated_at DESC LIMIT $1`,
-    [limit],
-  );
-  return { count: rows[0]?.count ?? 0, mails: rows.map(({ count: _, ...mail }) => mail) };
-}
-
-/** A mail as the operator sees it. Times are epoch ms. */
-export interface MailSheet extends Omit<MailTrouble, 'state'> {
-  state: OwedMail['state'];
   /** The mail that this one was sent as a copy of, because a person asked for it. */
   copyOf: string | null;
   /** When the queue tries next; null: it does not wait there, or was given up. */
@@ -76,6 +57,19 @@ const sheet = `m.mail_id AS mail, m.order_id AS "order", e.event_id AS event, m.
   m.last_error AS error, m.created_at AS "createdAt", m.updated_at AS "updatedAt", m.copy_of AS "copyOf",
   CASE WHEN m.state = 'due' THEN (
     SELECT run_at FROM graphile_worker.jobs WHERE key = 'mail/' || m.mail_id AND attempts < max_attempts) END AS "nextAt"`;
+
+/** On the operator's list: refused for good, or due and tried in vain until now; the newest first. `count` is of all. */
+export async function mailTroubles(db: Db, limit: number): Promise<{ count: number; mails: MailSheet[] }> {
+  const rows = await db.query<MailSheet & { count: number }>(
+    'mail_troubles',
+    `SELECT ${sheet}, count(*) OVER () AS count
+     FROM mails m JOIN orders o USING (order_id) JOIN events e USING (event_no)
+     WHERE m.state = 'refused' OR (m.state = 'due' AND m.last_error IS NOT NULL)
+     ORDER BY m.updated_at DESC LIMIT $1`,
+    [limit],
+  );
+  return { count: rows[0]?.count ?? 0, mails: rows.map(({ count: _, ...mail }) => mail) };
+}
 
 /** All mails of an order, the oldest first. */
 export function mailsOfOrder(db: Db, order: OrderId): Promise<MailSheet[]> {

@@ -27,7 +27,7 @@ export function registerOrganiserMails(root: FastifyInstance, deps: OrganiserDep
         tags,
         security,
         summary: 'Mails that were refused or not taken yet; with `order`, all of that order',
-        description: `The newest ${listedMax}; \`count\` is of all. \`refused\`: for good, until it is sent again. \`due\`: tried again by itself.`,
+        description: `The newest ${listedMax}; \`count\` is of all. \`refused\`: for good, until it is sent again. \`due\`: tried again by itself at \`nextAt\`, or given up where that is null.`,
         querystring: Type.Object({ order: Type.Optional(Type.String({ pattern: uuidPattern })) }),
       },
     },
@@ -39,14 +39,7 @@ export function registerOrganiserMails(root: FastifyInstance, deps: OrganiserDep
         return { count: mails.length, mails };
       }
       const { count, mails } = await mailTroubles(db, listedMax);
-      return {
-        count,
-        mails: mails.map((mail) => ({
-          ...mail,
-          createdAt: iso(mail.createdAt),
-          updatedAt: iso(mail.updatedAt),
-        })),
-      };
+      return { count, mails: mails.map(mailView) };
     },
   );
 

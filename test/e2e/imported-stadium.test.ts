@@ -69,7 +69,7 @@ test('a stadium from a box office’s list is imported, published and opened by 
   await page.getByLabel('Password').fill(app.app.organiser.password);
   await page.getByRole('button', { name: 'Sign in' }).click();
 
-  await page.getByRole('button', { name: 'Seating plans' }).click();
+  await page.getByRole('link', { name: 'Seating plans' }).click();
   const file = { name: 'list.csv', mimeType: 'text/csv', buffer: Buffer.from(list.text) };
   await page.getByLabel('File', { exact: true }).setInputFiles(file);
   await page.getByLabel('Name', { exact: true }).fill('Town Ground');
@@ -96,7 +96,7 @@ test('a stadium from a box office’s list is imported, published and opened by 
   await page.getByRole('button', { name: /^Import/ }).click();
   await page.getByText('Town Ground was imported.').waitFor();
 
-  await page.getByRole('button', { name: 'New event' }).click();
+  await page.getByRole('link', { name: 'New event' }).click();
   await page.getByLabel('Name', { exact: true }).fill('Home Game');
   await page.getByLabel('Address', { exact: true }).fill('home-game');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });

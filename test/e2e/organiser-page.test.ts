@@ -38,7 +38,7 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByLabel('Password').fill(password);
   await page.getByRole('button', { name: 'Sign in' }).click();
 
-  await page.getByRole('button', { name: 'Seating plans' }).click();
+  await page.getByRole('link', { name: 'Seating plans' }).click();
   await page.getByLabel('File').setInputFiles(planFile('broken.json', '{"zones": ['));
   await page.getByRole('button', { name: 'Check the file' }).click();
   await page
@@ -54,7 +54,7 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByRole('button', { name: /^Import/ }).click();
   await page.getByText('Small Arena was imported.').waitFor();
 
-  await page.getByRole('button', { name: 'New event' }).click();
+  await page.getByRole('link', { name: 'New event' }).click();
   await page.getByLabel('Name', { exact: true }).fill('Opening Night');
   await page.getByLabel('Address', { exact: true }).fill('opening-night');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });
@@ -66,6 +66,7 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByRole('button', { name: 'Open the sale' }).click();
   await page.getByRole('heading', { name: 'The sale: Open' }).waitFor();
 
+  await page.getByRole('link', { name: 'Seats', exact: true }).click();
   await page.getByLabel('Section', { exact: true }).selectOption({ index: 1 });
   await page.getByLabel('All rows').check();
   await page.getByRole('button', { name: /^Block/ }).click();
@@ -90,14 +91,14 @@ test('a change from a stale screen is refused, and what changed meanwhile is sho
   await page.getByLabel('E-mail').fill(email);
   await page.getByLabel('Password').fill(password);
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('button', { name: /Manage/ }).click();
+  await page.getByRole('link', { name: /Manage/ }).click();
   await page.getByRole('heading', { name: 'The sale: Open' }).waitFor();
   // Its figures refresh no more: the screen is as stale as that of a sleeping laptop.
   await page.route(/\/api\/organiser\/events\/show$/, (route) => route.abort());
 
   const second = await context.newPage();
   await second.goto('/organiser');
-  await second.getByRole('button', { name: /Manage/ }).click();
+  await second.getByRole('link', { name: /Manage/ }).click();
   await second.getByLabel('Message to everybody on the page').fill('Doors at seven.');
   await second.getByRole('button', { name: 'Save' }).click();
   await second.getByText('Saved.').waitFor();

@@ -73,6 +73,7 @@ function AskForm(props: {
 }) {
   const [reason, setReason] = useState('');
   const [fees, setFees] = useState(true);
+  const [pace, setPace] = useState('');
   const [asked, setAsked] = useState<Asked | null>(null);
   const [typed, setTyped] = useState('');
   const [busy, setBusy] = useState(false);
@@ -88,7 +89,11 @@ function AskForm(props: {
   };
   const ask = async () => {
     if (reason.trim() === '') return props.onSaid({ tone: 'bad', text: words.reasonMissing });
-    const body = { reason: reason.trim(), fees: fees ? 'returned' : 'kept' };
+    const perSecond = pace.trim() === '' ? undefined : Number(pace);
+    if (perSecond !== undefined && !(perSecond >= 1 && perSecond <= 1_000)) {
+      return props.onSaid({ tone: 'bad', text: words.cancel.paceWrong });
+    }
+    const body = { reason: reason.trim(), fees: fees ? 'returned' : 'kept', perSecond };
     const answer = await send<Omit<Asked, 'body'>>(body);
     if (answer) setAsked({ ...answer, body });
   };
@@ -128,7 +133,17 @@ function AskForm(props: {
       ) : (
         <>
           <p class="muted">{words.cancel.help}</p>
-          <Field id="cancel-reason" label={words.reason} value={reason} onValue={setReason} />
+          <div class="columns">
+            <Field id="cancel-reason" label={words.reason} value={reason} onValue={setReason} />
+            <Field
+              id="cancel-pace"
+              label={words.cancel.pace}
+              value={pace}
+              inputMode="numeric"
+              hint={words.cancel.paceHint}
+              onValue={setPace}
+            />
+          </div>
           <label>
             <input type="checkbox" checked={fees} onChange={() => setFees(!fees)} /> {words.fees}
           </label>
@@ -163,7 +178,7 @@ function Progress(props: {
     <div class="stack">
       <p tabIndex={-1} ref={moved ? focusOnce : undefined}>
         <strong>{progress.state === 'done' ? words.cancel.done : words.cancel.running}</strong>
-        {` · ${progress.reason}`}
+        {` · ${progress.reason}${isDone ? '' : ` · ${words.cancel.paceIs(progress.perSecond)}`}`}
       </p>
       <label>
         {words.cancel.progress} <progress max={decided + left + ending} value={decided} />

@@ -3,22 +3,24 @@ import { call } from '../shared/api.ts';
 import { Shell } from '../shared/shell.tsx';
 import { consoleTexts as words } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
-import { EventList, EventPanel } from './events.tsx';
-import { focusOnce } from './fields.tsx';
+import { Buyers } from './buyers.tsx';
+import { EventPanel } from './event-panel.tsx';
+import { EventList } from './events.tsx';
+import { focusOnce, titleOf } from './fields.tsx';
+import { Mails } from './mails.tsx';
 import { NewEvent } from './new-event.tsx';
+import { go, hashOf, placeOfEvent, tabs, usePlace } from './place.ts';
 import { Plans } from './plans.tsx';
 import { Reconcile } from './reconcile.tsx';
 import type { OrganiserEvent, PlanSummary } from './shapes.ts';
 import { SignIn } from './sign-in.tsx';
 import { Webhooks } from './webhooks.tsx';
 
-type Tab = 'events' | 'newEvent' | 'plans' | 'payments' | 'webhooks';
-
 /** `/organiser`: sign in, plans, events, the sale's controls. */
 export function Console() {
   const [email, setEmail] = useState<string | null | undefined>(undefined);
   useEffect(() => {
-    document.title = `${words.title} · ${texts.brand}`;
+    document.title = titleOf();
     void call<{ email: string }>('/api/organiser/sessions').then((answer) =>
       setEmail(answer.kind === 'ok' ? answer.body.email : null),
     );
@@ -58,10 +60,9 @@ export function Console() {
 }
 
 function Desk({ onOut }: { onOut: () => void }) {
-  const [tab, setTab] = useState<Tab>('events');
+  const { tab, event, view, order } = usePlace();
   const [events, setEvents] = useState<OrganiserEvent[] | null>(null);
   const [plans, setPlans] = useState<PlanSummary[] | null>(null);
-  const [chosen, setChosen] = useState<string | null>(null);
 
   const load = async () => {
     const [eventsAnswer, plansAnswer] = await Promise.all([
@@ -72,40 +73,33 @@ function Desk({ onOut }: { onOut: () => void }) {
     if (eventsAnswer.kind === 'ok') setEvents(eventsAnswer.body.events);
     if (plansAnswer.kind === 'ok') setPlans(plansAnswer.body.plans);
   };
-  useEffect(() => void load(), []);
+  useEffect(() => void load(), [tab, event]);
+  useEffect(() => {
+    if (event === null) document.title = titleOf(words.nav[tab]);
+  }, [tab, event]);
 
   return (
     <div class="stack-l">
-      <nav class="tabs" aria-label={words.title}>
-        {(['events', 'newEvent', 'plans', 'payments', 'webhooks'] as const).map((one) => (
-          <button
+      <nav class={event === null ? 'tabs' : 'tabs inside'} aria-label={words.title}>
+        {tabs.map((one) => (
+          <a
             key={one}
-            type="button"
             class="tab"
-            aria-current={tab === one ? 'page' : undefined}
-            onClick={() => {
-              setTab(one);
-              setChosen(null);
-              void load();
-            }}
+            href={hashOf({ tab: one })}
+            aria-current={tab === one ? (event === null ? 'page' : 'true') : undefined}
           >
             {words.nav[one]}
-          </button>
+          </a>
         ))}
       </nav>
-      {tab === 'events' && !chosen && <EventList events={events} onChoose={setChosen} />}
-      {tab === 'events' && chosen && <EventPanel key={chosen} id={chosen} onBack={() => setChosen(null)} />}
+      {tab === 'events' && event === null && <EventList events={events} />}
+      {tab === 'events' && event !== null && <EventPanel key={event} id={event} view={view} order={order} />}
       {tab === 'newEvent' && (
-        <NewEvent
-          plans={plans ?? []}
-          onCreated={(id) => {
-            void load();
-            setTab('events');
-            setChosen(id);
-          }}
-        />
+        <NewEvent plans={plans ?? []} onCreated={(id) => go(placeOfEvent(id, 'overview'))} />
       )}
       {tab === 'payments' && <Reconcile />}
+      {tab === 'mails' && <Mails events={events ?? []} />}
+      {tab === 'buyers' && <Buyers />}
       {tab === 'webhooks' && <Webhooks events={events ?? []} />}
       {tab === 'plans' && <Plans plans={plans} onImported={() => void load()} />}
     </div>

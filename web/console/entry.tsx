@@ -2,87 +2,160 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { shortDateTime } from '../shared/texts/format.ts';
+import { count, shortDateTime } from '../shared/texts/format.ts';
+import { Doubles } from './entry-doubles.tsx';
+import { sayPlace, TakeBack, type TakenBack } from './entry-take-back.tsx';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
-import type { OrganiserEvent } from './shapes.ts';
+import type { EntryPlace, EntrySums, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.entry;
 /** Whoever stands at the door reads this first. */
 const turnedAway = { tone: 'bad' as const, title: words.notIn };
+const codeField = 'entry-code';
 
 type Answer =
-  | { result: 'valid'; seat: { section: string; row: string; number: string } | null }
-  | { result: 'used'; at: string; gate: string | null }
+  | { result: 'valid'; ticket: string; at: string; seat: EntryPlace | null }
+  | { result: 'used'; ticket: string; at: string; gate: string | null; seat: EntryPlace | null }
   | { result: 'undone' }
   | { result: 'revoked'; why: string }
   | { result: 'other_event'; eventName: string | null }
   | { result: 'forged' };
 
-/** Who came in, and the door by hand: a scanner that types like a keyboard is enough. */
-export function Entry({ event }: { event: OrganiserEvent }) {
-  const [came, setCame] = useState<{ entered: number; tickets: number } | null>(null);
+/** Who came in, the door by hand (a scanner that types like a keyboard is enough), and what was a mistake there. */
+export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean }) {
+  const [sums, setSums] = useState<EntrySums | null>(null);
   const [gate, setGate] = useState('');
   const [code, setCode] = useState('');
   const [said, setSaid] = useState<Said>(null);
+  /** The use that the last scan made or met: it may be taken back. */
+  const [use, setUse] = useState<{ ticket: string; at: string } | null>(null);
+  const [asking, setAsking] = useState(false);
   const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
   const load = async () => {
-    const answer = await call<{ entered: number; tickets: number }>(`${base}/entries`);
-    if (answer.kind === 'ok') setCame(answer.body);
+    const answer = await call<EntrySums>(`${base}/entries`);
+    if (answer.kind === 'ok') setSums(answer.body);
+    else setSaid(refusal(answer));
   };
-  useEffect(() => void load(), [event.id]);
+  useEffect(() => {
+    if (shown) void load();
+  }, [event.id, shown]);
 
   const check = async () => {
     const text = code.trim();
     if (text === '') return;
     setCode('');
+    setUse(null);
+    setAsking(false);
     const place = gate.trim() === '' ? undefined : gate.trim();
     const body = { code: text, event: event.id, gate: place, scan: newKey() };
     const answer = await call<Answer>('/api/organiser/checkin', { method: 'POST', body });
     setSaid(answer.kind === 'ok' ? sayEntry(answer.body) : refusal(answer));
+    if (answer.kind === 'ok' && (answer.body.result === 'valid' || answer.body.result === 'used')) {
+      setUse({ ticket: answer.body.ticket, at: answer.body.at });
+    }
+    void load();
+  };
+  const takenBack = ({ said: text, done }: TakenBack) => {
+    setSaid(text);
+    setAsking(false);
+    if (done) setUse(null);
+    // The next scan is what the door is there for.
+    document.getElementById(codeField)?.focus();
     void load();
   };
 
   return (
-    <section class="card stack">
-      <h3>{words.title}</h3>
-      <p class="muted">{words.help}</p>
-      {came && <p>{words.came(came.entered, came.tickets)}</p>}
-      <form
-        class="columns"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          void check();
-        }}
-      >
-        <Field id="entry-gate" label={words.gate} value={gate} onValue={setGate} />
-        <Field id="entry-code" label={words.code} value={code} onValue={setCode} />
-        <div class="beside">
-          <button type="submit" class="button">
-            {words.check}
-          </button>
-        </div>
-      </form>
-      <SaidView said={said} />
-      <p>
-        <a href={`${base}/gate-list`} download={`gate-list-${event.id}.json`}>
-          {words.list}
-        </a>{' '}
-        <span class="muted small">{words.listHelp}</span>
-      </p>
-    </section>
+    <>
+      <section class="card stack">
+        <h3>{words.title}</h3>
+        <p class="muted">{words.help}</p>
+        <p>{sums ? words.came(sums.entered, sums.tickets) : words.counting}</p>
+        <form
+          class="columns"
+          onSubmit={(submit) => {
+            submit.preventDefault();
+            void check();
+          }}
+        >
+          <Field id="entry-gate" label={words.gate} value={gate} onValue={setGate} />
+          <Field id={codeField} label={words.code} value={code} onValue={setCode} />
+          <div class="beside">
+            <button type="submit" class="button primary">
+              {words.check}
+            </button>
+          </div>
+        </form>
+        <SaidView said={said} />
+        {use && !asking && (
+          <div>
+            <button type="button" class="button small" onClick={() => setAsking(true)}>
+              {words.takeBack.ask}
+            </button>
+          </div>
+        )}
+        {use && asking && (
+          <TakeBack
+            id="entry-scan"
+            event={event.id}
+            use={use}
+            onEnded={(ended) => (ended ? takenBack(ended) : setAsking(false))}
+          />
+        )}
+        {sums && sums.gates.length > 0 && <Gates gates={sums.gates} />}
+        <p>
+          <a href={`${base}/gate-list`} download={`gate-list-${event.id}.json`}>
+            {words.list}
+          </a>{' '}
+          <span class="muted small">{words.listHelp}</span>
+        </p>
+      </section>
+      {sums && <Doubles event={event.id} sums={sums} onChanged={() => void load()} />}
+    </>
+  );
+}
+
+function Gates({ gates }: Pick<EntrySums, 'gates'>) {
+  const { byGate } = words;
+  return (
+    <details>
+      <summary>{byGate.title}</summary>
+      <div class="table-scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{words.gate}</th>
+              <th scope="col" class="amount">
+                {byGate.entered}
+              </th>
+              <th scope="col">{byGate.last}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {gates.map((one) => (
+              <tr key={one.gate}>
+                <th scope="row" class="who">
+                  <bdi>{one.gate ?? byGate.unnamed}</bdi>
+                </th>
+                <td class="amount">{count(one.entered)}</td>
+                <td>{shortDateTime(one.lastAt)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
   );
 }
 
 function sayEntry(answer: Answer): Said {
   const { results } = words;
   switch (answer.result) {
-    case 'valid': {
-      const { seat } = answer;
-      const place = seat ? words.place(seat.section, seat.row, seat.number) : '';
-      return { tone: 'good', text: results.valid(place) };
+    case 'valid':
+      return { tone: 'good', text: results.valid(sayPlace(answer.seat)) };
+    case 'used': {
+      const text = results.used(shortDateTime(answer.at), answer.gate, sayPlace(answer.seat));
+      return { ...turnedAway, text };
     }
-    case 'used':
-      return { ...turnedAway, text: results.used(shortDateTime(answer.at), answer.gate) };
     case 'undone':
       return { ...turnedAway, text: results.undone };
     case 'revoked':

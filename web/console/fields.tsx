@@ -3,6 +3,7 @@ import { minorOf as exactMinorOf } from '../../src/core/money.ts';
 import type { Problem } from '../../src/http/api-types.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { texts } from '../shared/texts/texts.ts';
 
 /** A labelled text input with its hint. */
 export function Field(props: {
@@ -90,4 +91,9 @@ export function minorOf(text: string, currency: string): number | null {
 /** A `datetime-local` value is in the browser's time zone. */
 export function instantOf(local: string): string | null {
   return local === '' ? null : new Date(local).toISOString();
+}
+
+/** The window's title, the nearest first. */
+export function titleOf(...places: string[]): string {
+  return [...places, consoleTexts.title, texts.brand].join(' · ');
 }

@@ -4,17 +4,26 @@ import { Confirm } from '../shared/shell.tsx';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { money, shortDateTime } from '../shared/texts/format.ts';
+import { texts } from '../shared/texts/texts.ts';
 import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './fields.tsx';
+import { OrderMails } from './mails.tsx';
+import { go, placeOfEvent } from './place.ts';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
 
 const words = consoleTexts.refunds;
 const isOrderId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
 
 /** Orders of a buyer, one order's refunds, and those of the event that failed. */
-export function Refunds({ event }: { event: OrganiserEvent }) {
+export function Refunds(props: { event: OrganiserEvent; order: string | null; shown: boolean }) {
+  const { event } = props;
   const [sought, setSought] = useState('');
   const [found, setFound] = useState<OrganiserOrder[] | null>(null);
-  const [chosen, setChosen] = useState<string | null>(null);
+  // The address names the one that is shown; in another view it names none, and this one stays.
+  const [chosen, setChosen] = useState(props.order);
+  useEffect(() => {
+    if (props.shown) setChosen(props.order);
+  }, [props.shown, props.order]);
+  const show = (order: string | null) => go(placeOfEvent(event.id, 'orders', order));
   const [said, setSaid] = useState<Said>(null);
   const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
 
@@ -23,8 +32,8 @@ export function Refunds({ event }: { event: OrganiserEvent }) {
     if (text === '') return;
     setSaid(null);
     setFound(null);
-    if (isOrderId(text)) return setChosen(text);
-    setChosen(null);
+    if (isOrderId(text)) return show(text);
+    show(null);
     const path = `${base}/orders?email=${encodeURIComponent(text)}`;
     const answer = await call<{ orders: OrganiserOrder[] }>(path);
     if (answer.kind !== 'ok') return setSaid(refusal(answer));
@@ -33,44 +42,50 @@ export function Refunds({ event }: { event: OrganiserEvent }) {
   };
 
   return (
-    <section class="card stack">
-      <h3>{words.title}</h3>
-      <p class="muted">{words.help}</p>
-      <form
-        class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          void find();
-        }}
-      >
-        <Field id="refund-find" label={words.find} value={sought} onValue={setSought} />
-        <div>
-          <button type="submit" class="button">
-            {words.go}
-          </button>
-        </div>
-      </form>
-      <SaidView said={said} />
-      {found && found.length > 0 && (
-        <ul class="plain stack">
-          {found.map((order) => (
-            <li key={order.order} class="event-row">
-              <span>{`${shortDateTime(order.createdAt)} · ${money(order.amount, order.currency)} · ${words.states[order.state] ?? order.state}`}</span>
-              <button type="button" class="button small" onClick={() => setChosen(order.order)}>
-                {words.open}
-                <span class="visually-hidden"> {order.order}</span>
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
-      {chosen && <OneOrder key={chosen} id={chosen} />}
-      <FailedRefunds base={base} />
-    </section>
+    <>
+      <section class="card stack">
+        <h3>{words.title}</h3>
+        <p class="muted">{words.help}</p>
+        <form
+          class="stack"
+          onSubmit={(submit) => {
+            submit.preventDefault();
+            void find();
+          }}
+        >
+          <Field id="refund-find" label={words.find} value={sought} onValue={setSought} />
+          <div>
+            <button type="submit" class="button">
+              {words.go}
+            </button>
+          </div>
+        </form>
+        <SaidView said={said} />
+        {found && found.length > 0 && (
+          <ul class="plain stack">
+            {found.map((order) => (
+              <li key={order.order} class="event-row">
+                <span>{`${shortDateTime(order.createdAt)} · ${money(order.amount, order.currency)} · ${words.states[order.state] ?? order.state}`}</span>
+                <a
+                  class="button small"
+                  href={placeOfEvent(event.id, 'orders', order.order)}
+                  aria-current={order.order === chosen ? 'true' : undefined}
+                >
+                  {words.open}
+                  <span class="visually-hidden"> {order.order}</span>
+                </a>
+              </li>
+            ))}
+          </ul>
+        )}
+        <FailedRefunds base={base} shown={props.shown} />
+      </section>
+      {chosen && <OneOrder key={chosen} id={chosen} event={event} />}
+    </>
   );
 }
 
-function OneOrder({ id }: { id: string }) {
+function OneOrder({ id, event }: { id: string; event: OrganiserEvent }) {
   const [order, setOrder] = useState<OrganiserOrder | null>(null);
   const [said, setSaid] = useState<Said>(null);
   const load = async () => {
@@ -80,13 +95,16 @@ function OneOrder({ id }: { id: string }) {
   };
   useEffect(() => void load(), [id]);
   return (
-    <div class="stack">
+    <section class="card stack">
       <SaidView said={said} />
+      {!order && !said && <p class="pulse">{texts.loading}</p>}
       {order && (
         <>
-          <h4 tabIndex={-1} key={`${order.state} ${order.refunds?.length}`} ref={focusOnce}>
+          <h3 class="who" tabIndex={-1} key={`${order.state} ${order.refunds?.length}`} ref={focusOnce}>
             {`${words.orderOf(order.buyer.name)} · ${words.states[order.state] ?? order.state}`}
-          </h4>
+          </h3>
+          <p class="muted who">{words.orderId(order.order)}</p>
+          {order.event !== event.id && <p>{words.otherEvent(order.event)}</p>}
           {order.state === 'paid' && <RefundForm order={order} onSaid={setSaid} onMade={() => void load()} />}
           {(order.refunds ?? []).length > 0 && (
             <>
@@ -98,9 +116,10 @@ function OneOrder({ id }: { id: string }) {
               </ul>
             </>
           )}
+          <OrderMails key={order.refunds?.length} order={order.order} to={order.buyer.email} />
         </>
       )}
-    </div>
+    </section>
   );
 }
 
@@ -218,7 +237,7 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
 }
 
 /** What the organiser has to see without looking for it. */
-function FailedRefunds({ base }: { base: string }) {
+function FailedRefunds({ base, shown }: { base: string; shown: boolean }) {
   const [failed, setFailed] = useState<OrganiserRefund[]>([]);
   const [note, setNote] = useState('');
   const [noting, setNoting] = useState<string | null>(null);
@@ -227,7 +246,9 @@ function FailedRefunds({ base }: { base: string }) {
     const answer = await call<{ refunds: OrganiserRefund[] }>(`${base}/refunds?state=failed`);
     if (answer.kind === 'ok') setFailed(answer.body.refunds);
   };
-  useEffect(() => void load(), [base]);
+  useEffect(() => {
+    if (shown) void load();
+  }, [base, shown]);
   const act = async (refund: string, what: 'retry' | 'elsewhere') => {
     const body = what === 'elsewhere' ? { note: note.trim() } : undefined;
     const answer = await call(`/api/organiser/refunds/${refund}/${what}`, { method: 'POST', body });

@@ -49,6 +49,7 @@ export interface OrganiserRefund {
 
 export interface OrganiserOrder {
   order: string;
+  event: string;
   state: string;
   buyer: { name: string; email: string };
   amount: number;
@@ -69,12 +70,46 @@ export interface OrganiserOrder {
 export interface CancellationProgress {
   state: 'running' | 'done';
   reason: string;
+  perSecond: number;
   currency: string;
   /** By how they stand. */
   refunds: Record<string, { refunds: number; amount: number }>;
   closed: number;
   left: number;
   ending: number;
+}
+
+export interface MailSheet {
+  mail: string;
+  order: string;
+  event: string;
+  what: string;
+  state: 'due' | 'sent' | 'refused' | 'not_needed';
+  attempts: number;
+  error: string | null;
+  createdAt: string;
+  copyOf: string | null;
+  /** When it is tried next; null: by itself not again. */
+  nextAt: string | null;
+}
+
+export interface EntryPlace {
+  section: string;
+  row: string;
+  number: string;
+}
+
+export interface EntrySums {
+  entered: number;
+  tickets: number;
+  /** Came in with a ticket that was valid no more. */
+  revoked: number;
+  gates: { gate: string | null; entered: number; lastAt: string }[];
+  doubleUses: {
+    ticket: string;
+    seat: EntryPlace | null;
+    uses: { at: string; gate: string | null; actor: string }[];
+  }[];
 }
 
 export type { PlanProblem, PlanReport };

@@ -1,7 +1,9 @@
 import { enCodes } from './en-codes.ts';
+import { enEntry } from './en-entry.ts';
 import { enExports } from './en-exports.ts';
+import { enAttention, enMails } from './en-mails.ts';
 import { enRefunds } from './en-refunds.ts';
-import { enEntry, enWebhooks } from './en-webhooks.ts';
+import { enWebhooks } from './en-webhooks.ts';
 import { count, plural } from './format.ts';
 
 const seats = (n: number) => plural(n, { one: '# seat', other: '# seats' });
@@ -22,17 +24,31 @@ export const enConsole = {
   busy: 'One moment…',
   failed: 'That did not work',
   noAnswer: 'The server did not answer. Try again.',
+  more: (n: number, left: number) =>
+    n === left ? `Show ${count(n)} more` : `Show ${count(n)} more of ${count(left)}`,
   nav: {
     events: 'Events',
     newEvent: 'New event',
     plans: 'Seating plans',
     payments: 'Payments',
+    mails: 'Mails',
+    buyers: 'Buyers’ data',
     webhooks: 'Webhooks',
   },
   events: {
     none: 'There is no event yet. Import a plan first, then create an event.',
     choose: 'Manage',
     page: 'Buyers’ page',
+    views: {
+      overview: 'Overview',
+      seats: 'Seats',
+      limits: 'Limits, codes',
+      orders: 'Orders',
+      entry: 'Entry',
+      exports: 'Exports',
+      cancel: 'Cancelling',
+    },
+    viewsOf: (name: string) => `Parts of ${name}`,
     reload: 'Load again',
     phase: 'State',
     seats: 'Seats',
@@ -262,9 +278,11 @@ export const enConsole = {
     choose: 'Choose a section',
     reasonMissing: 'Say why the seats are blocked.',
   },
+  attention: enAttention,
   codes: enCodes,
   refunds: enRefunds,
   webhooks: enWebhooks,
   entry: enEntry,
+  mails: enMails,
   exports: enExports,
 };

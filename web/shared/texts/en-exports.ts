@@ -1,21 +1,28 @@
+import { plural } from './format.ts';
+
 /** English: exports, and forgetting a buyer, on the organiser's page. */
 export const enExports = {
   title: 'Exports',
+  allTitle: 'Exports of all events',
   help: 'All of a file shows one moment. Names and addresses of buyers are in it: keep it accordingly.',
   what: { orders: 'Orders', tickets: 'Tickets', refunds: 'Refunds' },
-  as: (what: string, format: string) => `${what} as ${format}`,
+  as: (what: string) => `${what} as`,
+  elsewhere: 'Files over all events, and forgetting a buyer:',
+  toBuyers: 'Buyers’ data',
   forget: {
     title: 'Forget a buyer',
     help: 'Deletes name, address and card of all orders of this buyer, in all events. Sums and seats stay. It cannot be undone.',
     buyer: 'E-mail address',
-    nameless: 'Also where his tickets are still to be used; they stay valid and bear no name',
+    buyerHint: 'Or sub: and the account that your platform knows the buyer by.',
+    nameless: 'Also if tickets are still to be used. They stay valid and bear no name.',
     ask: 'What would happen?',
     would: (orders: number, tickets: number) =>
       `Orders that would name nobody any more: ${orders}. Valid tickets among them: ${tickets}.`,
     type: (code: string) => `To delete the data for good, type ${code}`,
     yes: 'Delete for good',
     no: 'Leave it as it is',
-    done: (orders: number) => `Done: ${orders} orders name nobody any more.`,
+    done: (n: number) =>
+      `Done: ${plural(n, { one: '# order names', other: '# orders name' })} nobody any more.`,
     payments: (ids: string) => `The payment provider keeps data of its own about: ${ids}`,
     whys: {
       under_way: 'its payment is under way',

@@ -5,12 +5,14 @@ const orders = (n: number) => plural(n, { one: '# order', other: '# orders' });
 
 /** English: refunds and the cancelling of an event, on the organiser's page. */
 export const enRefunds = {
-  title: 'Refunds',
-  help: 'Find a buyer’s orders by e-mail address, or one order by its id. Refunded tickets are not valid any more.',
+  title: 'Orders and refunds',
+  help: 'Find a buyer’s orders by e-mail address, or one order by its id: its refunds and its mails are there. Refunded tickets are not valid any more.',
   find: 'E-mail address or order id',
   go: 'Find',
   none: 'No order was found.',
   orderOf: (name: string) => `Order of ${name}`,
+  orderId: (id: string) => `Order ${id}`,
+  otherEvent: (event: string) => `This order is of another event: ${event}.`,
   states: {
     reserved: 'not paid yet',
     authorised: 'being confirmed',
@@ -56,6 +58,10 @@ export const enRefunds = {
   cancel: {
     title: 'Cancel the event',
     help: 'Closes the sale for good, ends holds and unpaid orders, and refunds all paid ones.',
+    pace: 'Orders refunded per second, at most',
+    paceHint: 'Empty: 20. It cannot be changed once the cancelling runs.',
+    paceWrong: 'Enter a number from 1 to 1000, or nothing.',
+    paceIs: (n: number) => `at most ${count(n)} a second`,
     ask: 'What would happen?',
     would: (n: number, of: number, amount: string) =>
       `${orders(n)} with ${tickets(of)} would be refunded, ${amount} in all.`,

@@ -1,6 +1,6 @@
 import { count, plural } from './format.ts';
 
-/** English: webhooks and entry, on the organiser's page. */
+/** English: webhooks, on the organiser's page. */
 export const enWebhooks = {
   title: 'Webhooks',
   help: 'Addresses of yours that are told what happens: purchases, refunds, the sale’s phases.',
@@ -51,32 +51,4 @@ export const enWebhooks = {
   took: (status: number, ms: number) => `${status} in ${count(ms)} ms`,
   again: 'Send again',
   owed: 'It is sent again, under the same id.',
-};
-
-export const enEntry = {
-  title: 'Entry',
-  help: 'Let somebody in by the code of the ticket, once. A scanner types it like a keyboard.',
-  came: (entered: number, tickets: number) => `${count(entered)} of ${count(tickets)} came in.`,
-  gate: 'Gate',
-  code: 'Code of the ticket',
-  check: 'Let in',
-  list: 'List for gates without a network',
-  listHelp: 'The key and the revoked tickets. It is as old as the time you load it.',
-  notIn: 'Do not let in',
-  results: {
-    valid: (place: string) => `Valid. ${place}`,
-    used: (at: string, gate: string | null) =>
-      gate ? `Used before: ${at}, ${gate}.` : `Used before: ${at}.`,
-    undone: 'This scan was taken back. Look at the ticket and scan it anew.',
-    revoked: {
-      refunded: 'Not valid any more: it was refunded.',
-      event_cancelled: 'The event was cancelled.',
-      not_paid: 'Not valid: its order is not paid.',
-      unknown: 'There is no such ticket.',
-    } as Record<string, string>,
-    other: (event: string) => `A ticket for another event: ${event}.`,
-    forged: 'No code of ours: forged, altered or not read well.',
-  },
-  place: (section: string, row: string, number: string) =>
-    [section, row && `row ${row}`, number && `seat ${number}`].filter(Boolean).join(', '),
 };

@@ -1,0 +1,19 @@
+import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { ExportLinks } from './exports.tsx';
+import { Forget } from './forget.tsx';
+
+const words = consoleTexts.exports;
+
+/** What is about buyers and about no one event: exports over all of them, and deletion. */
+export function Buyers() {
+  return (
+    <>
+      <section class="card stack">
+        <h2>{words.allTitle}</h2>
+        <p class="muted">{words.help}</p>
+        <ExportLinks base="/api/organiser/exports" />
+      </section>
+      <Forget />
+    </>
+  );
+}
