@@ -109,6 +109,10 @@ export interface NewEndpoint {
   actor: string;
 }
 
+/** As it is called: one text an address, so that lists and the audit log name the host that deliveries go to. */
+const asCalled = (url: string): string => new URL(url).href;
+
+/** `url` has to be one. */
 export async function makeEndpoint(
   db: Db,
   { endpoint, event, url, happenings: wanted, note, secret, actor }: NewEndpoint,
@@ -118,7 +122,7 @@ export async function makeEndpoint(
   }>('webhook_endpoint_make', 'SELECT webhook_endpoint_make($1, $2, $3, $4, $5, $6, $7, $8) AS outcome', [
     endpoint,
     event,
-    url,
+    asCalled(url),
     wanted,
     note,
     secret,
@@ -146,7 +150,11 @@ export async function changeEndpoint(
   const rows = await db.query<{ outcome: EndpointChanged }>(
     'webhook_endpoint_change',
     'SELECT webhook_endpoint_change($1, $2, $3) AS outcome',
-    [endpoint, JSON.stringify(changes), actor],
+    [
+      endpoint,
+      JSON.stringify(changes.url === undefined ? changes : { ...changes, url: asCalled(changes.url) }),
+      actor,
+    ],
   );
   return rows[0]!.outcome;
 }

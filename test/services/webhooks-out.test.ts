@@ -165,6 +165,22 @@ test('what happens to an order is owed in its own transaction, to those who aske
   assert.deepEqual((await owed(all.id)).slice(3), ['event.sold_out', 'event.opened', 'event.cancelled']);
 });
 
+test('an address is kept as it is called, and the audit log names the host that it leads to', async (t) => {
+  const { id } = await endpointAt(t, ' HTTPS://Example.ORG\\@127.0.0.1/In ');
+  const hostIn = async (action: string): Promise<string> =>
+    (
+      await database.query(
+        `SELECT detail ->> 'host' AS host FROM audit_log WHERE action = $1 AND detail ->> 'endpoint' = $2`,
+        [action, id],
+      )
+    )[0].host;
+  assert.equal((await findEndpoint(db, id))?.url, 'https://example.org/@127.0.0.1/In');
+  assert.equal(await hostIn('webhook_add'), 'example.org');
+  await changeEndpoint(db, id, { url: 'https:①.example.com' }, 'organiser');
+  assert.equal((await findEndpoint(db, id))?.url, 'https://1.example.com/');
+  assert.equal(await hostIn('webhook_change'), '1.example.com');
+});
+
 test('each delivery is signed with every secret that counts, and a rotated one counts until its time is over', async (t) => {
   const receiver = await startReceiver(t);
   const { id, secret } = await endpointAt(t, receiver.url);
