@@ -58,7 +58,8 @@ export function Limits({ event }: { event: OrganiserEvent }) {
   };
   useEffect(() => void load(), [event.id]);
   return (
-    <section class="card stack">
+    // While it loads it fills the window, so that nothing below it jumps.
+    <section class={answer ? 'card stack' : 'card stack tall'}>
       <h3>{words.title}</h3>
       <SaidView said={said} />
       {!answer && <p class="pulse">{texts.loading}</p>}
