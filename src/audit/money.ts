@@ -124,7 +124,8 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
   };
   const sum = (what: 'captured' | 'refunded' | 'authorised'): number =>
     seen.reduce((total, each) => total + each[what], 0);
-  const standing = seen.filter(({ authorised, captured }) => authorised > 0 || captured > 0);
+  // What was given back whole stands no more.
+  const standing = seen.filter((each) => each.authorised > 0 || each.captured > each.refunded);
   const kept = sum('captured') - sum('refunded');
   const names = standing.map(({ object }) => object).join(', ');
 

@@ -8,19 +8,12 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { cleanReconcileSeen } from '../../src/sales/cleaning.ts';
 import { dueRun, openFindings, settleFinding, startRun } from '../../src/sales/reconcile-findings.ts';
+import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-  type Till,
-  till,
-} from '../support/stage.ts';
+import { payCommand, reconcile, reserved, stageEvent, type Till, till } from '../support/stage.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -198,7 +191,25 @@ test('P4 P8: what a lost event would have told is told to the saga by the compar
   await counter.checkout.close(closed.order);
   await reconcile(own, counter);
 
+  // And a second payment of an order that has its own, which only the provider knows.
+  const twice = await bought(counter, stage, [4]);
+  const second = await bank.provider.open({
+    key: randomUUID(),
+    reference: twice.order,
+    eventId: twice.event,
+    amount: twice.amount,
+    currency: twice.currency,
+    description: '',
+    email: 'a@example.org',
+  });
+  assert.ok(second.kind === 'done');
+  const { object } = second.view;
+  const instrument = { paymentMethod: 'pm_card_visa' };
+  await bank.provider.authorise({ key: randomUUID(), object, instrument, returnUrl: 'https://example.org' });
+  await bank.provider.capture({ key: randomUUID(), object, amount: twice.amount });
+
   const found = await compareOwn();
+  assert.ok(found.includes(`unknown_payment ${object}`), found.join());
   assert.ok(found.includes(`refunded_differs ${returned.providerObject}`), found.join());
   await reconcile(own, counter);
   assert.equal((await counter.refundRecord.find(refund))?.state, 'failed', 'it is owed again');
@@ -206,7 +217,13 @@ test('P4 P8: what a lost event would have told is told to the saga by the compar
   const again = await counter.refunds.retry(refund, 'organiser');
   assert.ok(again.kind === 'retried' && again.refund.state === 'done', again.kind);
   assert.deepEqual(await compareOwn(), []);
-  await auditEvent(own, bank, stage.event);
+  // All that is left to say of the second payment: a card was tried that no operation of ours names.
+  const said = violationsOf(await auditOf({ database: own, simulator: bank, eventNo: stage.event }));
+  assert.deepEqual(
+    said.map((one) => one.slice(0, 2)),
+    ['P5'],
+    said.join(),
+  );
 });
 
 test('a window holds what was opened in it; a look that comes to nothing is no finding', async () => {
