@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
 import { sayPlace, TakeBack } from './entry-take-back.tsx';
@@ -17,9 +17,12 @@ export function Doubles(props: { event: string; sums: EntrySums; onChanged: () =
   const [said, setSaid] = useState<Said>(null);
   /** The use that is asked about. */
   const [asking, setAsking] = useState<string | null>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
   return (
     <section class="card stack">
-      <h3>{doubles.title}</h3>
+      <h3 tabIndex={-1} ref={heading}>
+        {doubles.title}
+      </h3>
       {sums.doubleUses.length === 0 && <p class="muted">{doubles.none}</p>}
       {sums.doubleUses.length > 0 && <p class="muted">{doubles.help}</p>}
       {sums.revoked > 0 && <p>{doubles.revoked(sums.revoked)}</p>}
@@ -37,6 +40,8 @@ export function Doubles(props: { event: string; sums: EntrySums; onChanged: () =
               setAsking(null);
               if (!text) return;
               setSaid(text);
+              // Its row may be gone: what came of it is said here.
+              heading.current?.focus();
               props.onChanged();
             }}
           />

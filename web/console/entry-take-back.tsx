@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -7,6 +7,9 @@ import { Field, refusal, type Said } from './fields.tsx';
 import type { EntryPlace } from './shapes.ts';
 
 const words = consoleTexts.entry;
+
+/** There is nothing left to take back. */
+const goneCodes = ['not_entered', 'not_found'];
 
 export interface TakenBack {
   said: Said;
@@ -26,6 +29,11 @@ export function TakeBack(props: {
   const { id, event, use, onEnded } = props;
   const [reason, setReason] = useState('');
   const [busy, setBusy] = useState(false);
+  const before = useRef(document.activeElement);
+  const leave = () => {
+    if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
+    onEnded(null);
+  };
   const send = async () => {
     if (busy || reason.trim() === '') return;
     setBusy(true);
@@ -39,7 +47,7 @@ export function TakeBack(props: {
       const text = next ? words.takeBack.counts(shortDateTime(next.at), next.gate) : words.takeBack.free;
       return onEnded({ said: { tone: 'good', text }, done: true });
     }
-    const gone = answer.kind === 'problem' && answer.problem.code === 'not_found';
+    const gone = answer.kind === 'problem' && goneCodes.includes(answer.problem.code);
     if (gone) return onEnded({ said: { tone: 'warn', text: words.takeBack.gone }, done: true });
     onEnded({ said: refusal(answer), done: false });
   };
@@ -64,7 +72,7 @@ export function TakeBack(props: {
           <button type="submit" class="button danger" aria-disabled={busy || reason.trim() === ''}>
             {busy ? consoleTexts.busy : words.takeBack.yes}
           </button>
-          <button type="button" class="button" onClick={() => onEnded(null)}>
+          <button type="button" class="button" onClick={leave}>
             {words.takeBack.no}
           </button>
         </div>

@@ -86,9 +86,9 @@ export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean 
           </div>
         </form>
         <SaidView said={said} />
-        {use && !asking && (
+        {use && (
           <div>
-            <button type="button" class="button small" onClick={() => setAsking(true)}>
+            <button type="button" class="button small" aria-expanded={asking} onClick={() => setAsking(true)}>
               {words.takeBack.ask}
             </button>
           </div>

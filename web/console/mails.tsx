@@ -14,12 +14,15 @@ const words = consoleTexts.mails;
 /** Of an order with a mail on its way. */
 const lookEveryMs = 3_000;
 
+/** It is not sent any more, whoever asks. */
+const goneCodes = ['mail_not_needed', 'not_found'];
+
 /** Sends one again; says what came of it. */
 async function sendAgain(mail: string, copy: boolean): Promise<Said> {
   const body = copy ? { copy } : undefined;
   const answer = await call(`/api/organiser/mails/${mail}/again`, { method: 'POST', body });
   if (answer.kind === 'ok') return { tone: 'good', text: copy ? words.copied : words.again };
-  const gone = answer.kind === 'problem' && answer.problem.code === 'not_found';
+  const gone = answer.kind === 'problem' && goneCodes.includes(answer.problem.code);
   return gone ? { tone: 'warn', text: words.gone } : refusal(answer);
 }
 
