@@ -45,3 +45,9 @@ export interface Seller {
   check(bought: { purchases: number; seatsEach: number }): Promise<void>;
   close(): Promise<void>;
 }
+
+/** One whose calls to Postgres are counted: statements and, where it sends any, each BEGIN and COMMIT. */
+export interface CountedSeller extends Seller {
+  /** So far. */
+  calls(): number;
+}

@@ -8,7 +8,7 @@ import { silentLogger } from '../src/runtime/log.ts';
 import { type PostgresServer, startPostgres } from '../src/runtime/postgres-server.ts';
 import { infoFields } from '../src/runtime/redis-launch.ts';
 import { type RedisServer, startRedis } from '../src/runtime/redis-server.ts';
-import { createDb, type Db } from '../src/sales/db.ts';
+import { createDb, type Db, typeParsers } from '../src/sales/db.ts';
 import { migrate } from '../src/sales/migrate.ts';
 import { cpuMsOf } from './cpu-time.ts';
 
@@ -18,6 +18,8 @@ export interface Servers {
   postgres(): Promise<string>;
   /** The address of an empty database of its own beside it. */
   freshDatabase(): Promise<string>;
+  /** A migrated database of a case's own, so that no other case's events and rows are planned for, vacuumed or locked in it. */
+  ownDatabase(): Promise<{ url: string; drop(): Promise<void> }>;
   /** A Redis that saves nothing, as our private one. */
   redis(): Promise<RedisServer>;
   postgresCpuMs(): number;
@@ -55,8 +57,7 @@ export function openServers(): Servers {
     postgresPid = started.pid;
     await started.ensureDatabase(database);
     const url = started.url(database);
-    const outcome = await migrate(url);
-    if (outcome.kind !== 'migrated') throw new Error(`not migrated: ${JSON.stringify(outcome)}`);
+    await migrated(url);
     versions.postgres = await versionOf(url);
     return url;
   }
@@ -74,17 +75,24 @@ export function openServers(): Servers {
     return server;
   }
 
+  async function freshDatabase(): Promise<string> {
+    postgres ??= openPostgres();
+    await postgres;
+    const name = `${database}_${++databases}`;
+    await server!.ensureDatabase(name);
+    return server!.url(name);
+  }
+
   return {
     redis: () => {
       redis ??= openRedis();
       return redis;
     },
-    freshDatabase: async () => {
-      postgres ??= openPostgres();
-      await postgres;
-      const name = `${database}_${++databases}`;
-      await server!.ensureDatabase(name);
-      return server!.url(name);
+    freshDatabase,
+    ownDatabase: async () => {
+      const url = await freshDatabase();
+      await migrated(url);
+      return { url, drop: () => dropDatabase(server!.url(database), new URL(url).pathname.slice(1)) };
     },
     redisCpuMs: () => cpuMsOf(redisPid),
     postgres: () => {
@@ -106,17 +114,51 @@ export function benchDb(url: string, poolSize = webPoolSize): Db {
   return createDb({ url, poolSize, clock: systemClock, log: silentLogger, statementTimeoutMs: 60_000 });
 }
 
-/** A plain pool for baselines, with the session settings that ours have. */
-export function benchPool(url: string, size: number): pg.Pool {
+/** A plain pool for baselines, with the session settings that ours have; `more` are added to them or put in their place. */
+export function benchPool(url: string, size: number, more: Record<string, string | number> = {}): pg.Pool {
+  const settings = { synchronous_commit: 'on', TimeZone: 'UTC', lock_timeout: 10_000, ...more };
   const pool = new pg.Pool({
     connectionString: url,
     max: size,
     min: size,
     idleTimeoutMillis: 0,
-    options: '-c synchronous_commit=on -c TimeZone=UTC -c lock_timeout=10000',
+    options: Object.entries(settings)
+      .map(([name, value]) => `-c ${name}=${value}`)
+      .join(' '),
+    types: typeParsers as never,
   });
   pool.on('error', () => {});
   return pool;
+}
+
+/** How many statements the pool's clients have sent since now, BEGIN and COMMIT among them. */
+export function countCalls(pool: pg.Pool): () => number {
+  let calls = 0;
+  pool.on('connect', (client) => {
+    client.query = new Proxy(client.query, {
+      apply(target, self, values) {
+        calls += 1;
+        return Reflect.apply(target, self, values);
+      },
+    });
+  });
+  return () => calls;
+}
+
+async function migrated(url: string): Promise<void> {
+  const outcome = await migrate(url);
+  if (outcome.kind !== 'migrated') throw new Error(`not migrated: ${JSON.stringify(outcome)}`);
+}
+
+async function dropDatabase(adminUrl: string, name: string): Promise<void> {
+  const client = new pg.Client({ connectionString: adminUrl });
+  await client.connect();
+  try {
+    // Forced: a pool's sessions end a moment after it.
+    await client.query(`DROP DATABASE "${name}" WITH (FORCE)`);
+  } finally {
+    await client.end();
+  }
 }
 
 async function versionOf(url: string): Promise<string> {

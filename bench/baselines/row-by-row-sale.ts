@@ -8,8 +8,11 @@ const price = 5_000;
 const fee = 250;
 
 /**
- * A purchase as a shop of its own usually has it: the same steps and the same rows, the same provider, and for each row a
- * statement of its own, in a transaction that holds its locks meanwhile. It knows no repeats, deadlines or epochs.
+ * A purchase as a plain shop has it, for information: the same calls to the same provider, tables of its own with fewer indexes,
+ * and a statement for each row in a transaction that holds its locks meanwhile. Not our steps: it looks for no repeat and for no
+ * payment under way, keeps no deadline, epoch, phase or quota, counts an account but refuses nobody and counts no card, keeps
+ * less of its history and none of the provider's answers, and owes no jobs. Somebody who pays twice, or after the event was
+ * cancelled, is charged. same-steps-sale.ts is the one to compare with.
  */
 export async function openRowByRowSale(
   pool: pg.Pool,
