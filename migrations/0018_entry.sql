@@ -86,6 +86,7 @@ END $$;
 -- so that a request that is repeated takes back no later one.
 --   'undone'       at, gate: of the use; next: of the ticket's first use after it, or null
 --   'not_entered'  nobody came in with it, or not then
+--   'unknown'      the event has no such ticket
 CREATE FUNCTION entry_undo(p_event integer, p_ticket uuid, p_at timestamptz, p_reason text, p_actor text)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -111,7 +112,9 @@ BEGIN
       SELECT entry_scan_no FROM entry_scans
       WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double' AND epoch_ms(at) = epoch_ms(p_at) LIMIT 1)
     RETURNING at, gate, actor INTO n.at, n.gate, n.actor;
-    IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
+    IF NOT FOUND THEN
+      RETURN jsonb_build_object('kind', CASE WHEN v_order IS NULL THEN 'unknown' ELSE 'not_entered' END);
+    END IF;
     SELECT at, gate INTO d.at, d.gate FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
   END IF;
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,

@@ -1699,7 +1699,9 @@ BEGIN
       SELECT entry_scan_no FROM entry_scans
       WHERE event_no = p_event AND ticket_id = p_ticket AND what = 'double' AND epoch_ms(at) = epoch_ms(p_at) LIMIT 1)
     RETURNING at, gate, actor INTO n.at, n.gate, n.actor;
-    IF NOT FOUND THEN RETURN '{"kind":"not_entered"}'; END IF;
+    IF NOT FOUND THEN
+      RETURN jsonb_build_object('kind', CASE WHEN v_order IS NULL THEN 'unknown' ELSE 'not_entered' END);
+    END IF;
     SELECT at, gate INTO d.at, d.gate FROM entries WHERE event_no = p_event AND ticket_id = p_ticket;
   END IF;
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'entry_undo', p_event,

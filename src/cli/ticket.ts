@@ -9,6 +9,7 @@ import {
   type WrittenScan,
 } from '../fulfilment/offline-scans.ts';
 import {
+  codeRefusals,
   readTicketPublicKey,
   type TicketCodeRead,
   ticketKeyFiles,
@@ -112,12 +113,6 @@ interface VerifyFlags {
   json?: boolean;
 }
 
-const refusals: Record<Exclude<TicketCodeRead['kind'], 'valid'>, string> = {
-  unreadable: 'This is no ticket code of ours.',
-  other_key: 'This code was signed with another key.',
-  forged: 'This code was altered or forged.',
-};
-
 function verifyCommand(context: TicketContext, code: string, flags: VerifyFlags): void {
   const gate = flags.revoked === undefined ? null : gateListIn(context, flags.revoked);
   if (gate === undefined) return;
@@ -147,7 +142,7 @@ function refusalOf(judged: Exclude<Judged, Valid>, age: string): string {
     return `A ticket of ours, but for another event (number ${judged.code.event}) than this list’s.`;
   }
   if (judged.kind === 'revoked') return `Revoked: ticket ${judged.code.ticket} lets nobody in. ${age}`;
-  return refusals[judged.kind];
+  return codeRefusals[judged.kind];
 }
 
 type Valid = Extract<TicketCodeRead, { kind: 'valid' }>;
@@ -207,7 +202,7 @@ async function checkInCommand(
   const read = verifyTicketCode(key, code);
   if (read.kind !== 'valid') {
     if (flags.json) context.print(JSON.stringify({ kind: 'forged', why: read.kind }));
-    return context.fail(refusals[read.kind]);
+    return context.fail(codeRefusals[read.kind]);
   }
   const { event, ticket } = read.code;
   const enter = async (db: Parameters<typeof checkIn>[0], here: number | null): Promise<void> => {
@@ -246,6 +241,7 @@ async function undoCommand(context: TicketContext, text: string, flags: UndoFlag
   const undo = async (db: Db, event: number, ticket: string): Promise<void> => {
     const outcome = await undoEntry(db, { event, ticket, at, reason, actor: cliActor });
     if (flags.json) context.print(JSON.stringify(outcome));
+    if (outcome.kind === 'unknown') return context.fail('The event has no such ticket.');
     if (outcome.kind === 'not_entered') {
       return context.fail(`Nobody came in with this ticket${at === null ? '' : ' at that time'}.`);
     }
@@ -264,7 +260,7 @@ async function undoCommand(context: TicketContext, text: string, flags: UndoFlag
   const key = publicKeyOf(context);
   if (!key) return;
   const read = verifyTicketCode(key, text);
-  if (read.kind !== 'valid') return context.fail(refusals[read.kind]);
+  if (read.kind !== 'valid') return context.fail(codeRefusals[read.kind]);
   const { event, ticket } = read.code;
   if (flags.event === undefined) return withDatabase(context, (db) => undo(db, event, ticket));
   await withEvent(context, flags.event, async (db, _events, record) => {

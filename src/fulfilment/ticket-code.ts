@@ -34,6 +34,13 @@ export type TicketCodeRead =
   /** Altered or forged. */
   | { kind: 'forged' };
 
+/** For whoever stands at the door. */
+export const codeRefusals: Record<Exclude<TicketCodeRead['kind'], 'valid'>, string> = {
+  unreadable: 'This is no ticket code of ours.',
+  other_key: 'This code was signed with another key.',
+  forged: 'This code was altered or forged.',
+};
+
 export interface TicketKey {
   privateKey: KeyObject;
   publicKey: KeyObject;

@@ -293,6 +293,44 @@ export const problemCodes = {
     title: 'Access codes exist',
     advice: 'The event has the codes listed already. Nothing was made.',
   },
+  // Entry, mails, webhooks.
+  unknown_ticket: {
+    status: 404,
+    title: 'No such ticket',
+    advice: 'This is no ticket of this event. Check the code, or the ticket and its event.',
+  },
+  not_entered: {
+    status: 404,
+    title: 'Nobody came in',
+    advice: 'Nobody came in with this ticket, or it was taken back before. There is nothing to take back.',
+  },
+  unknown_mail: { status: 404, title: 'No such mail', advice: 'There is no mail of that id.' },
+  mail_sent: {
+    status: 409,
+    title: 'Mail was sent',
+    advice: 'The mail was sent. With `copy` it is sent once more, as a mail of its own.',
+  },
+  mail_not_needed: {
+    status: 409,
+    title: 'Mail not needed',
+    advice:
+      'The mail was not needed any more when it was to be sent, or its buyer was forgotten. Nothing is sent.',
+  },
+  unknown_endpoint: {
+    status: 404,
+    title: 'No such endpoint',
+    advice: 'There is no webhook endpoint of that id, or it was removed.',
+  },
+  endpoint_disabled: {
+    status: 409,
+    title: 'Endpoint switched off',
+    advice: 'This webhook endpoint is disabled. Enable it first, then send the trial.',
+  },
+  unknown_delivery: {
+    status: 404,
+    title: 'No such delivery',
+    advice: 'There is no webhook delivery of that id.',
+  },
   unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
   unknown_refund: { status: 404, title: 'No such refund', advice: 'There is no refund under this address.' },
   not_refundable: {

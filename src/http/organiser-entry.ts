@@ -6,7 +6,7 @@ import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
 import { gateListOf } from '../fulfilment/gate-list.ts';
 import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
-import { type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
+import { codeRefusals, type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
 import type { Db } from '../sales/db.ts';
 import {
   type CheckInOutcome,
@@ -214,6 +214,9 @@ export function registerOrganiserEntry(
   );
 }
 
+const nobodyThen =
+  'Nobody came in with this ticket at that time, or it was taken back before. There is nothing to take back.';
+
 type App = ReturnType<typeof withTypes>;
 const withTypes = (root: FastifyInstance) => root.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -242,16 +245,25 @@ function registerCorrections(
       const { code, ticket: named, event: wanted, at, reason } = request.body;
       const here = wanted === undefined ? null : await eventOf(wanted);
       const read = code === undefined ? null : verifyTicketCode(publicKey, code);
-      if (read && read.kind !== 'valid') throw problem('not_found');
+      if (read && read.kind !== 'valid') {
+        throw problem('unknown_ticket', { field: '/code', detail: codeRefusals[read.kind] });
+      }
       if (!read && (named === undefined || !here)) {
         throw problem('invalid_request', { detail: 'Name the code, or the ticket and its event.' });
       }
       const its = read ? await events.findByNo(read.code.event) : here;
       const ticket = read ? read.code.ticket : named!;
-      if (!its || (here && here.eventNo !== its.eventNo)) throw problem('not_found');
+      const field = read ? '/code' : '/ticket';
+      if (!its) throw problem('unknown_ticket', { field });
+      if (here && here.eventNo !== its.eventNo) {
+        throw problem('unknown_ticket', { field, detail: 'This ticket is for another event.' });
+      }
       const time = at === undefined ? null : timeOf('/at', at);
       const outcome = await undoEntry(db, { event: its.eventNo, ticket, at: time, reason, actor });
-      if (outcome.kind === 'not_entered') throw problem('not_found');
+      if (outcome.kind === 'unknown') throw problem('unknown_ticket', { field });
+      if (outcome.kind === 'not_entered') {
+        throw problem('not_entered', at === undefined ? {} : { detail: nobodyThen });
+      }
       const { seat, next, gate } = outcome;
       const house = await events.house(its);
       return {

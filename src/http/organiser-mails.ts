@@ -49,7 +49,7 @@ export function registerOrganiserMails(root: FastifyInstance, deps: OrganiserDep
     async (request) => {
       await sessions.require(request);
       const found = await mailSheet(db, request.params.mail);
-      if (!found) throw problem('not_found');
+      if (!found) throw problem('unknown_mail');
       return mailView(found);
     },
   );
@@ -85,9 +85,11 @@ export function registerOrganiserMails(root: FastifyInstance, deps: OrganiserDep
         case 'under_way':
           return { mail: outcome.mail ?? request.params.mail, state: 'due' };
         case 'sent':
+          throw problem('mail_sent');
         case 'not_needed':
+          throw problem('mail_not_needed');
         case 'unknown':
-          throw problem('not_found');
+          throw problem('unknown_mail');
         default:
           return impossible(outcome, 'resend');
       }

@@ -174,7 +174,7 @@ function registerEndpoints(
       const actor = await requireSession(request);
       if (request.body.url !== undefined) refuseUrl(request.body.url, deps.addresses);
       const outcome = await changeEndpoint(db, request.params.endpoint, request.body, actor);
-      if (outcome.kind === 'unknown') throw problem('not_found');
+      if (outcome.kind === 'unknown') throw problem('unknown_endpoint');
       return endpointView(outcome.endpoint);
     },
   );
@@ -193,7 +193,7 @@ function registerEndpoints(
       const actor = await requireSession(request);
       const { endpoint } = request.params;
       const outcome = await changeEndpoint(db, endpoint, { state: 'removed' }, actor);
-      if (outcome.kind === 'unknown') throw problem('not_found');
+      if (outcome.kind === 'unknown') throw problem('unknown_endpoint');
       return { endpoint, state: 'removed' };
     },
   );
@@ -223,7 +223,7 @@ function registerSecrets(
       const { endpoint } = request.params;
       const keepMs = request.body.keepMs ?? webhookBounds.keepMs;
       const outcome = await addSecret(db, { endpoint, secret, keepMs, actor });
-      if (outcome.kind === 'unknown') throw problem('not_found');
+      if (outcome.kind === 'unknown') throw problem('unknown_endpoint');
       if (outcome.kind === 'too_many') {
         throw problem('invalid_field', {
           field: '/keepMs',
@@ -255,8 +255,9 @@ function registerDeliveries(
     async (request, reply) => {
       const actor = await requireSession(request);
       const delivery = random.uuid();
-      if (!(await oweTrial(db, request.params.endpoint, delivery, actor))) {
-        throw problem('not_found', { detail: 'There is no such endpoint, or it is disabled.' });
+      const { endpoint } = request.params;
+      if (!(await oweTrial(db, endpoint, delivery, actor))) {
+        throw problem((await findEndpoint(db, endpoint)) ? 'endpoint_disabled' : 'unknown_endpoint');
       }
       return reply.code(202).send({ delivery, state: 'due' });
     },
@@ -277,7 +278,7 @@ function registerDeliveries(
     async (request) => {
       await requireSession(request);
       const { endpoint } = request.params;
-      if (!(await findEndpoint(db, endpoint))) throw problem('not_found');
+      if (!(await findEndpoint(db, endpoint))) throw problem('unknown_endpoint');
       const found = await listDeliveries(db, endpoint, { ...request.query, limit: pageMax });
       return { deliveries: found.map(deliveryView) };
     },
@@ -296,7 +297,7 @@ function registerDeliveries(
     async (request) => {
       await requireSession(request);
       const found = await findDelivery(db, request.params.delivery);
-      if (!found) throw problem('not_found');
+      if (!found) throw problem('unknown_delivery');
       return { ...deliveryView(found), log: found.log.map((one) => ({ ...one, at: iso(one.at) })) };
     },
   );
@@ -315,7 +316,7 @@ function registerDeliveries(
       const actor = await requireSession(request);
       const { delivery } = request.params;
       const outcome = await deliverAgain(db, delivery, actor);
-      if (outcome === 'unknown') throw problem('not_found');
+      if (outcome === 'unknown') throw problem('unknown_delivery');
       return reply.code(202).send({ delivery, state: 'due', outcome });
     },
   );

@@ -55,7 +55,9 @@ export type UndoOutcome =
       seat: SeatNo | null;
       next: { at: number; gate: string | null } | null;
     }
-  | { kind: 'not_entered' };
+  | { kind: 'not_entered' }
+  /** The event has no such ticket. */
+  | { kind: 'unknown' };
 
 /** Takes back a use that was a mistake; audited. `at`: only the use of that time, so that a repeat undoes no later one. */
 export async function undoEntry(

@@ -153,13 +153,29 @@ describe('at the door', () => {
     assert.equal((await undo({ code: one!.code })).status, 400, 'without a reason');
     assert.equal((await undo({ ticket: one!.ticket, reason: 'wrong' })).status, 400, 'of which event');
     assert.equal((await app.buyer().post('/api/organiser/checkin/undo', {})).status, 401);
-    assert.equal((await undo({ code: two!.code, reason: 'wrong' })).status, 404, 'nobody came in with it');
+    const refused = async (body: object) => {
+      const answer = await undo({ reason: 'wrong', ...body });
+      assert.equal(answer.status, 404, JSON.stringify(answer.body));
+      return [answer.body.code, answer.body.field];
+    };
+    assert.deepEqual(await refused({ code: two!.code }), ['not_entered', undefined]);
+    assert.deepEqual(await refused({ code: 'HELLO' }), ['unknown_ticket', '/code']);
+    const stranger = { event: app.eventNo, ticket: randomUUID(), seat: 0 };
+    const key = storedTicketKey(app.dataDir);
+    for (const none of [stranger, { ...stranger, event: app.eventNo + 1 }]) {
+      const code = signTicketCode(key, none);
+      assert.deepEqual(await refused({ code, event: app.event }), ['unknown_ticket', '/code']);
+      assert.deepEqual(await refused({ code }), ['unknown_ticket', '/code']);
+    }
+    const named = { ticket: randomUUID(), event: app.event };
+    assert.deepEqual(await refused(named), ['unknown_ticket', '/ticket']);
     const taken = await undo({ code: one!.code, at, reason: 'wrong' });
     assert.deepEqual(
       [taken.status, taken.body.at, taken.body.gate, taken.body.next],
       [200, at, 'North', null],
     );
-    assert.equal((await undo({ ticket: one!.ticket, event: app.event, at, reason: 'wrong' })).status, 404);
+    const repeat = { ticket: one!.ticket, event: app.event, at };
+    assert.deepEqual(await refused(repeat), ['not_entered', undefined]);
     assert.equal((await checkIn({ code: one!.code, gate: 'Desk', scan: 'desk' })).result, 'valid');
 
     const early = new Date(Date.now() - 3_600_000).toISOString();
@@ -246,9 +262,22 @@ describe('at the door', () => {
     const off = await onsale(['webhooks', 'disable', endpoint], app.env);
     assert.equal(off.code, 0, off.err);
     assert.equal((await organiser.get('/api/organiser/webhooks')).body.endpoints[0].state, 'disabled');
-    assert.equal((await organiser.post(`/api/organiser/webhooks/${endpoint}/trial`)).status, 404);
+    const trial = await organiser.post(`/api/organiser/webhooks/${endpoint}/trial`);
+    assert.deepEqual([trial.status, trial.body.code], [409, 'endpoint_disabled']);
     assert.equal((await organiser.request('DELETE', `/api/organiser/webhooks/${endpoint}`)).status, 200);
-    assert.equal((await organiser.request('DELETE', `/api/organiser/webhooks/${endpoint}`)).status, 404);
+    const gone = [
+      await organiser.request('DELETE', `/api/organiser/webhooks/${endpoint}`),
+      await organiser.request('PATCH', `/api/organiser/webhooks/${endpoint}`, { body: { note: 'gone' } }),
+      await organiser.post(`/api/organiser/webhooks/${endpoint}/trial`),
+      await organiser.post(`/api/organiser/webhooks/${endpoint}/secrets`, {}),
+      await organiser.get(`/api/organiser/webhooks/${endpoint}/deliveries`),
+    ];
+    for (const { status, body } of gone) assert.deepEqual([status, body.code], [404, 'unknown_endpoint']);
+    const lost = [
+      await organiser.get(`/api/organiser/webhook-deliveries/${randomUUID()}`),
+      await organiser.post(`/api/organiser/webhook-deliveries/${randomUUID()}/again`),
+    ];
+    for (const { status, body } of lost) assert.deepEqual([status, body.code], [404, 'unknown_delivery']);
     const acts = await app.database.query(
       `SELECT action FROM audit_log WHERE action LIKE 'webhook%' ORDER BY entry`,
     );

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { onsale } from '../support/onsale.ts';
@@ -117,7 +118,12 @@ describe('mail after a purchase', () => {
     assert.equal(again.status, 200, JSON.stringify(again.body));
     await arrived(order.order);
     await until(async () => (await mailOf(order.order)).state === 'sent', 'the mail is recorded');
-    assert.equal((await organiser.post(`/api/organiser/mails/${listed.mail}/again`)).status, 404);
+    const sent = await organiser.post(`/api/organiser/mails/${listed.mail}/again`);
+    assert.deepEqual([sent.status, sent.body.code], [409, 'mail_sent']);
+    const none = `/api/organiser/mails/${randomUUID()}`;
+    for (const answer of [await organiser.get(none), await organiser.post(`${none}/again`)]) {
+      assert.deepEqual([answer.status, answer.body.code], [404, 'unknown_mail']);
+    }
     const [entry] = await app.database.query(
       `SELECT actor, detail FROM audit_log WHERE action = 'mail_again' AND detail ->> 'mail' = $1`,
       [listed.mail],
