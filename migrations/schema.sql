@@ -1486,8 +1486,9 @@ BEGIN
       AND (e.state IS NULL OR (e.state = 'closed' AND e.reason IN ('closed_by_buyer','not_paid_in_time')))
       AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
     THEN
-      PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
-      IF e.account IS NOT NULL THEN PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
+      -- By one name: an exception for it is one for the whole wait.
+      IF e.account IS NULL THEN PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
+      ELSE PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
     END IF;
   END LOOP;
   DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());

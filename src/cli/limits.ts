@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { accountNamed } from '../sales/accounts.ts';
+import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
@@ -167,6 +167,10 @@ function cooldownFlags(
   return fault === null ? { cooldown: rule } : wrong(fault);
 }
 
+/** The reference of a buyer's page names his browser, or his account where it has one. */
+const byReference = (reference: string): AllowedBuyer =>
+  isPlatformAccount(reference) ? { account: reference } : { visitor: reference };
+
 async function allowCommand(
   context: CliContext,
   id: string,
@@ -178,7 +182,7 @@ async function allowCommand(
     command.error('--account takes an e-mail address, or sub: and the name of an account.');
   const buyers: AllowedBuyer[] = [
     ...(account ? [{ account }] : []),
-    ...(flags.visitor === undefined ? [] : [{ visitor: flags.visitor }]),
+    ...(flags.visitor === undefined ? [] : [byReference(flags.visitor)]),
     ...(flags.order === undefined ? [] : [{ order: flags.order }]),
   ];
   const [buyer] = buyers;

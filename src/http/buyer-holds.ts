@@ -280,8 +280,8 @@ async function refuseCooling(
   if ((await Promise.all(before)).some((hold) => hold !== null)) return;
   throw problem('cooldown', {
     retryAfterMs: cooling.leftMs,
-    // The reference names this browser to the organiser, who can lift the wait; it is no secret.
-    extra: { until: iso(cooling.until), unpaid: cooling.unpaid, reference: visitor },
+    // The reference names this browser, or its account, to the organiser, who can lift the wait; it is no secret.
+    extra: { until: iso(cooling.until), unpaid: cooling.unpaid, reference: cooling.reference },
   });
 }
 

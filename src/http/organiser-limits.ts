@@ -1,7 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { accountNamed } from '../sales/accounts.ts';
+import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
 import {
@@ -79,8 +79,9 @@ const AllowanceBody = Type.Object(
     ),
     visitor: Type.Optional(
       Type.String({
-        pattern: '^[A-Za-z0-9_-]{22}$',
-        description: 'The reference that the buyer’s page shows.',
+        pattern: '^([A-Za-z0-9_-]{22}|sub:[\\x21-\\x7e]{1,200})$',
+        description:
+          'The reference that the buyer’s page shows: of his browser, or of his account where it has one.',
       }),
     ),
     order: Type.Optional(Type.String({ pattern: uuidPattern, description: 'Any order of the buyer’s.' })),
@@ -298,7 +299,7 @@ function buyerIn(body: { account?: string; visitor?: string; order?: string }): 
       detail: 'Name the buyer by one of account, visitor and order.',
     });
   }
-  if (visitor !== undefined) return { visitor };
+  if (visitor !== undefined) return isPlatformAccount(visitor) ? { account: visitor } : { visitor };
   if (order !== undefined) return { order };
   const counted = accountNamed(account!);
   if (counted === null) {

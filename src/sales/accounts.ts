@@ -6,9 +6,12 @@ const dotless: Record<string, string> = { 'gmail.com': 'gmail.com', 'googlemail.
 /** What the platform that embeds the sale calls its accounts; never the same as an address, which anybody may type. */
 export const platformAccount = (subject: string): string => `sub:${subject}`;
 
+/** Whether a name is a platform's account, not an address or a browser. */
+export const isPlatformAccount = (name: string): boolean => /^sub:[\x21-\x7e]{1,200}$/.test(name);
+
 /** An account as an organiser names it: by address, or `sub:` and the platform's name. Null: it is neither. */
 export function accountNamed(text: string): string | null {
-  if (/^sub:[\x21-\x7e]{1,200}$/.test(text)) return text;
+  if (isPlatformAccount(text)) return text;
   const account = accountOf(text);
   return /^[^@\s]+@[^@\s]+$/.test(account) ? account : null;
 }

@@ -29,6 +29,8 @@ export interface Cooldown {
   leftMs: number;
   /** Holds that ended unpaid, one after the other. */
   unpaid: number;
+  /** Whom it is for, the visitor or the account: by this an exception lifts it. */
+  reference: string;
 }
 
 /** What a web process knows of cooldowns, and what it tells about the holds that it granted. */
@@ -72,7 +74,9 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
     const found = known.get(key);
     if (!found) return null;
     const leftMs = found.ends - clock.monotonic();
-    if (leftMs > 0) return { until: found.until, leftMs: Math.ceil(leftMs), unpaid: found.unpaid };
+    if (leftMs > 0) {
+      return { until: found.until, leftMs: Math.ceil(leftMs), unpaid: found.unpaid, reference: subject };
+    }
     known.delete(key);
     return null;
   }

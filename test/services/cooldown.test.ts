@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -7,7 +7,7 @@ import { createCooldowns, judgeHoldEnds } from '../../src/sales/cooldowns.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { allowBuyer } from '../../src/sales/limits.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
-import { createTestBuyer } from '../support/buyer.ts';
+import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { holdOf, stageEvent } from '../support/stage.ts';
 
@@ -83,6 +83,7 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
     [60, 2],
     'where the account is known before holding',
   );
+  assert.deepEqual(await of('one browser'), [null, 0], 'and by it alone: one exception lifts all of it');
 
   await ended('long ago');
   await database.query(
@@ -194,4 +195,52 @@ describe('a cooldown at the page', () => {
     await until(async () => (await unpaid()) === 0, 'the count to begin anew');
     assert.equal((await buyer.hold([61])).status, 201);
   });
+});
+
+test('a cooldown of an account keeps all of its browsers, and is lifted by the reference that any of them shows', async (t) => {
+  const secret = 'a secret that platform and sale both know';
+  const app = await startTestApp(t, {
+    settings: { cooldown: { ...cooldown, afterUnpaid: 1 }, accountFirst: true },
+    env: { ONSALE_ACCOUNT_SECRET: secret },
+  });
+  const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const exp = Math.floor(Date.now() / 1000) + 600;
+  const text = `${part({ alg: 'HS256' })}.${part({ sub: 'member-17', aud: app.event, exp })}`;
+  const account = `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
+  const browsers = [await app.admitted(), await app.admitted()];
+  const [first, second] = browsers as [TestBuyer, TestBuyer];
+  const hold = (browser: TestBuyer, seat: number) =>
+    browser.post(
+      `/api/events/${app.event}/holds`,
+      { pass: browser.pass, account, seats: [{ seat }] },
+      { 'idempotency-key': randomUUID() },
+    );
+  const held = await hold(first, 1);
+  assert.equal(held.status, 201, JSON.stringify(held.body));
+  await until(async () => {
+    const { length } = await app.database.query(
+      `UPDATE hold_ends SET granted_at = now() - interval '5 minutes' WHERE hold_id = $1 RETURNING 1`,
+      [held.body.hold],
+    );
+    return length === 1;
+  }, 'a note of the hold');
+  assert.equal((await first.request('DELETE', `/api/holds/${held.body.hold}`)).status, 204);
+  let refused = await hold(second, 2);
+  await until(async () => {
+    if (refused.status === 201) await second.request('DELETE', `/api/holds/${refused.body.hold}`);
+    refused = await hold(second, 2);
+    return refused.body.code === 'cooldown';
+  }, 'a cooldown of the other browser');
+  assert.equal(refused.body.reference, 'sub:member-17');
+  assert.equal((await hold(first, 3)).body.code, 'cooldown');
+
+  const organiser = createTestBuyer(app.url, 'none');
+  assert.equal((await organiser.post('/api/organiser/sessions', app.app.organiser)).status, 200);
+  const excepted = await organiser.post(`/api/organiser/events/${app.event}/limits/allowances`, {
+    visitor: refused.body.reference,
+    reason: 'called us',
+  });
+  assert.deepEqual([excepted.status, excepted.body.account], [201, 'sub:member-17']);
+  await until(async () => (await hold(first, 3)).status === 201, 'the cooldown to be lifted');
+  assert.equal((await hold(second, 4)).status, 201);
 });
