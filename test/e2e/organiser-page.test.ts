@@ -207,6 +207,8 @@ test('by keyboard on a phone: a check-in is taken back, a double use too; a refu
   await page.getByText('1 ticket was used more than once.').waitFor();
   await page.getByText(/^as of/).waitFor();
   await assertCalm(page, 'an overview');
+  await page.getByText('By category and kind of buyer').press('Enter');
+  await page.getByRole('columnheader', { name: 'Category' }).waitFor();
   await assertAccessible(page, 'what needs attention');
   await page.getByRole('link', { name: 'See the uses' }).press('Enter');
   assert.match(page.url(), /#events\/show\/entry$/);

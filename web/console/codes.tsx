@@ -5,6 +5,7 @@ import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count, listed, shortDateTime } from '../shared/texts/format.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
+import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.codes;
 
@@ -267,7 +268,7 @@ function Batches(props: {
           onNo={() => setAsking(null)}
         />
       )}
-      <div class="table-scroll">
+      <TableScroll label={words.listTitle}>
         <table>
           <caption>{words.listTitle}</caption>
           <thead>
@@ -323,7 +324,7 @@ function Batches(props: {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableScroll>
     </>
   );
 }

@@ -69,9 +69,7 @@ function OneDouble(props: {
           return (
             <li key={id} class="stack">
               <div class="event-row">
-                <span class="who">
-                  {doubles.use(shortDateTime(at), gate)} <span class="muted small">{doubles.by(actor)}</span>
-                </span>
+                <span class="who">{doubles.use(shortDateTime(at), gate)}</span>
                 <button
                   type="button"
                   class="button small"
@@ -81,6 +79,7 @@ function OneDouble(props: {
                   {doubles.takeBack}
                   <span class="visually-hidden"> {doubles.of(place, shortDateTime(at), gate)}</span>
                 </button>
+                <span class="muted small who by">{doubles.by(actor)}</span>
               </div>
               {asking === id && (
                 <TakeBack

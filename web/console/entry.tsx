@@ -7,6 +7,7 @@ import { Doubles } from './entry-doubles.tsx';
 import { sayPlace, TakeBack, type TakenBack } from './entry-take-back.tsx';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { EntryPlace, EntrySums, OrganiserEvent } from './shapes.ts';
+import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.entry;
 /** Whoever stands at the door reads this first. */
@@ -119,7 +120,7 @@ function Gates({ gates }: Pick<EntrySums, 'gates'>) {
   return (
     <details>
       <summary>{byGate.title}</summary>
-      <div class="table-scroll">
+      <TableScroll label={byGate.title}>
         <table>
           <thead>
             <tr>
@@ -142,7 +143,7 @@ function Gates({ gates }: Pick<EntrySums, 'gates'>) {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableScroll>
     </details>
   );
 }

@@ -124,8 +124,9 @@ function refusedWith(answer: Parameters<typeof refusal>[0]): Said {
   const { forget } = words;
   return {
     ...said,
+    text: forget.notYet,
     more: (
-      <ul>
+      <ul class="plain">
         {orders.map(({ order, why }) => (
           <li key={order}>{forget.refused(order, forget.whys[why] ?? why)}</li>
         ))}

@@ -5,6 +5,7 @@ import { shortDateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
+import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.limits;
 
@@ -253,7 +254,7 @@ function Exceptions({ api, all, onSaid, onChanged }: Part & { all: Allowance[] }
   };
   if (all.length === 0) return <p class="muted">{words.listNone}</p>;
   return (
-    <div class="table-scroll">
+    <TableScroll label={words.listTitle}>
       <table>
         <caption>{words.listTitle}</caption>
         <thead>
@@ -292,7 +293,7 @@ function Exceptions({ api, all, onSaid, onChanged }: Part & { all: Allowance[] }
           ))}
         </tbody>
       </table>
-    </div>
+    </TableScroll>
   );
 }
 

@@ -129,7 +129,7 @@ export function OrderMails({ order, to }: { order: string; to: string }) {
     await load();
   };
   return (
-    <div class="stack">
+    <div class="stack parted">
       <h4>{words.ofOrder}</h4>
       <p class="muted who">{words.to(to)}</p>
       <SaidView said={said} />

@@ -5,6 +5,7 @@ import { count, money, timeOfDay } from '../shared/texts/format.ts';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { Fact } from './report.tsx';
 import type { OrganiserEvent } from './shapes.ts';
+import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.money;
 /** They are counted five seconds after a sale. */
@@ -60,19 +61,19 @@ export function Money({ event }: { event: OrganiserEvent }) {
       {figures && figures.sold.length > 0 && (
         <details>
           <summary>{words.byCategory}</summary>
-          <div class="table-scroll">
+          <TableScroll label={words.byCategory}>
             <table>
               <thead>
                 <tr>
                   <th scope="col">{words.category}</th>
                   <th scope="col">{words.kind}</th>
-                  <th scope="col" class="num">
+                  <th scope="col" class="amount">
                     {words.tickets}
                   </th>
-                  <th scope="col" class="num">
+                  <th scope="col" class="amount">
                     {words.prices}
                   </th>
-                  <th scope="col" class="num">
+                  <th scope="col" class="amount">
                     {words.fees}
                   </th>
                 </tr>
@@ -82,14 +83,14 @@ export function Money({ event }: { event: OrganiserEvent }) {
                   <tr key={`${line.category}/${line.kind}`}>
                     <td>{line.category}</td>
                     <td>{kindName(line.kind)}</td>
-                    <td class="num">{count(line.tickets)}</td>
-                    <td class="num">{amount(line.prices)}</td>
-                    <td class="num">{amount(line.fees)}</td>
+                    <td class="amount">{count(line.tickets)}</td>
+                    <td class="amount">{amount(line.prices)}</td>
+                    <td class="amount">{amount(line.fees)}</td>
                   </tr>
                 ))}
               </tbody>
             </table>
-          </div>
+          </TableScroll>
         </details>
       )}
     </section>

@@ -6,6 +6,7 @@ import { shortDateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
+import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.webhooks;
 const base = '/api/organiser/webhooks';
@@ -169,7 +170,7 @@ function Log({ one, onSaid }: { one: Endpoint; onSaid: (said: Said) => void }) {
       </div>
       {deliveries.length === 0 && <p class="muted">{words.logNone}</p>}
       {deliveries.length > 0 && (
-        <div class="table-scroll">
+        <TableScroll label={words.logOf(one.url)}>
           <table>
             <caption>{words.logOf(one.url)}</caption>
             <thead>
@@ -204,7 +205,7 @@ function Log({ one, onSaid }: { one: Endpoint; onSaid: (said: Said) => void }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </TableScroll>
       )}
     </div>
   );

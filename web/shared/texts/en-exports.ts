@@ -4,7 +4,7 @@ import { plural } from './format.ts';
 export const enExports = {
   title: 'Exports',
   allTitle: 'Exports of all events',
-  help: 'All of a file shows one moment. Names and addresses of buyers are in it: keep it accordingly.',
+  help: 'Each file shows one moment. It holds names and addresses of buyers: keep it safe.',
   what: { orders: 'Orders', tickets: 'Tickets', refunds: 'Refunds' },
   as: (what: string) => `${what} as`,
   elsewhere: 'Files over all events, and forgetting a buyer:',
@@ -24,6 +24,8 @@ export const enExports = {
     done: (n: number) =>
       `Done: ${plural(n, { one: '# order names', other: '# orders name' })} nobody any more.`,
     payments: (ids: string) => `The payment provider keeps data of its own about: ${ids}`,
+    notYet:
+      'Nothing was deleted. Settle what is listed, then ask again. Where only tickets are still to be used, you may tick the box instead.',
     whys: {
       under_way: 'its payment is under way',
       refund_under_way: 'a refund is under way',
