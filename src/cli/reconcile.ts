@@ -11,7 +11,7 @@ import {
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Db } from '../sales/db.ts';
-import { ambiguousOrders } from '../sales/money-figures.ts';
+import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
 import { createSalesRecord } from '../sales/orders-record.ts';
 import { type Finding, openFindings, settleFinding } from '../sales/reconcile-findings.ts';
 import { cliActor } from './organise.ts';
@@ -93,7 +93,8 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
         context.say(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
     });
     const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
-    tell(context, flags, outcome, ambiguous);
+    const { refunds } = await refundsAtBank(db);
+    tell(context, flags, outcome, { ambiguous, refundsAtBank: refunds });
   } finally {
     await close();
   }
@@ -101,11 +102,17 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
 
 const steps = { theirs: 'Theirs', ours: 'Ours', again: 'Found before', done: 'Done' } as const;
 
-function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome, ambiguous: number): void {
+/** What is under way, beside what was compared. */
+interface UnderWay {
+  ambiguous: number;
+  refundsAtBank: number;
+}
+
+function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome, underWay: UnderWay): void {
   const { run } = outcome;
   const findings = outcome.kind === 'compared' ? outcome.findings : [];
-  if (flags.json) context.print(JSON.stringify({ outcome: outcome.kind, run, ambiguous, findings }));
-  else if (outcome.kind === 'compared') context.print(reportText(outcome.run.counts, ambiguous, findings));
+  if (flags.json) context.print(JSON.stringify({ outcome: outcome.kind, run, ...underWay, findings }));
+  else if (outcome.kind === 'compared') context.print(reportText(outcome.run.counts, underWay, findings));
   if (outcome.kind === 'unanswered') context.fail(`The provider could not be asked: ${outcome.detail}.`);
   else if (outcome.kind === 'taken') context.fail('The comparison was taken over by another process.');
   else if (findings.length > 0) context.fail(`${findings.length} things do not fit.`);
@@ -113,7 +120,11 @@ function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome
     context.fail(`${run.counts.unanswered} payments could not be looked up: compare again later.`);
 }
 
-function reportText(counts: Record<string, number>, ambiguous: number, findings: readonly Finding[]): string {
+function reportText(
+  counts: Record<string, number>,
+  { ambiguous, refundsAtBank: atBank }: UnderWay,
+  findings: readonly Finding[],
+): string {
   const lines: [string, number | undefined][] = [
     ["The provider's payments", counts.payments],
     ['Payments of ours', counts.opened],
@@ -123,10 +134,11 @@ function reportText(counts: Record<string, number>, ambiguous: number, findings:
     ['Under way', counts.underWay],
     ['Told to the worker', counts.handedOver],
     ['Orders of which nobody knows the end yet', ambiguous],
+    ['Refunds accepted, not yet paid out by the bank', atBank],
     ['Do not fit', findings.length],
   ];
   return [
-    ...lines.map(([name, count]) => `${name.padEnd(42)} ${count ?? 0}`),
+    ...lines.map(([name, count]) => `${name.padEnd(46)} ${count ?? 0}`),
     ...findings.map(findingText),
   ].join('\n');
 }

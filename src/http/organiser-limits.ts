@@ -15,7 +15,7 @@ import {
   limitsOf,
   listAllowances,
 } from '../sales/limits.ts';
-import { ambiguousOrders } from '../sales/money-figures.ts';
+import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
 import {
   type Finding,
   lastRun,
@@ -239,7 +239,7 @@ function registerFindings(
         security,
         summary: 'Where the payment provider and the record do not fit',
         description:
-          'Oldest first; with `settled=true` those that were taken off the list, newest first. `ambiguous`: orders of which nobody can say yet how their money ends.',
+          'Oldest first; with `settled=true` those that were taken off the list, newest first. `ambiguous`: orders of which nobody can say yet how their money ends. `refundsAtBank`: refunds that were accepted and that the bank has not paid out yet.',
         querystring: Type.Object({
           settled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
         }),
@@ -248,13 +248,15 @@ function registerFindings(
     async (request) => {
       await requireSession(request);
       const settled = request.query.settled === 'true';
-      const [findings, run, ambiguous] = await Promise.all([
+      const [findings, run, ambiguous, atBank] = await Promise.all([
         settled ? settledFindings(db, findingsMax) : openFindings(db, findingsMax),
         lastRun(db),
         ambiguousOrders(db, null),
+        refundsAtBank(db),
       ]);
       return {
         ambiguous: ambiguous.reduce((sum, { orders }) => sum + orders, 0),
+        refundsAtBank: atBank.refunds,
         findings: findings.map(findingView),
         lastRun: run && {
           from: iso(run.from),

@@ -26,7 +26,10 @@ export interface AmbiguousOrders {
 /** What a call on its way, and a buyer at his bank, take; beyond it an order counts as ambiguous. */
 const quietSeconds = 30;
 
-/** Of one event, or of all. A few rows, whatever is under way; reads what is not settled only. */
+/**
+ * Of one event, or of all. A few rows, whatever is under way; reads what is not settled only. A refund that the bank has
+ * accepted and not paid out yet is none of them: its end is known, only its day is not (`refundsAtBank`).
+ */
 export async function ambiguousOrders(db: Db, event: EventNo | null): Promise<AmbiguousOrders[]> {
   return db.query<AmbiguousOrders>(
     'money_ambiguous',
@@ -37,7 +40,7 @@ export async function ambiguousOrders(db: Db, event: EventNo | null): Promise<Am
        WHERE m.due_at IS NOT NULL AND ($1::integer IS NULL OR o.event_no = $1)
          AND (m.state IN ('unknown','ending')
               OR (m.state IN ('open','done') AND m.created_at < clock_timestamp() - $2 * interval '1 second')
-              OR (m.state = 'waiting' AND o.payment_deadline < clock_timestamp())))
+              OR (m.state = 'waiting' AND m.kind <> 'refund' AND o.payment_deadline < clock_timestamp())))
      SELECT kind, state, order_state AS "order", count(DISTINCT order_id)::integer AS orders,
             count(DISTINCT order_id) FILTER (WHERE attention IS NOT NULL)::integer AS attention,
             count(DISTINCT order_id) FILTER (WHERE age < 60)::integer AS "underMinute",
@@ -48,6 +51,18 @@ export async function ambiguousOrders(db: Db, event: EventNo | null): Promise<Am
      FROM open GROUP BY kind, state, order_state ORDER BY max(age) DESC`,
     [event, quietSeconds],
   );
+}
+
+/** Refunds that the provider accepted and the bank has not paid out yet: days are usual. `oldestMs`: since it was begun. */
+export async function refundsAtBank(db: Db): Promise<{ refunds: number; oldestMs: number }> {
+  const [row] = await db.query<{ refunds: number; oldestMs: number }>(
+    'refunds_at_bank',
+    `SELECT count(*)::integer AS refunds,
+            coalesce(extract(epoch FROM clock_timestamp() - min(created_at)) * 1000, 0)::float8 AS "oldestMs"
+     FROM money_operations WHERE due_at IS NOT NULL AND kind = 'refund' AND state = 'waiting'`,
+    [],
+  );
+  return row!;
 }
 
 /** Events of the provider that wait: how many, of payments that are not known here, and for how long. */

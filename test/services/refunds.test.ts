@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import type { FaultKind } from '../../src/payments/simulator/faults.ts';
+import { ambiguousOrders, refundsAtBank } from '../../src/sales/money-figures.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
@@ -82,7 +83,11 @@ test('P4 P5 P8: whatever happens to the request or its answer, the money goes ba
       const times = fault.startsWith('drop') || fault === 'cut_after' ? 2 : 1;
       await simulator.fault(fault, { match: { route: 'refunds.create', reference: order.order }, times });
       const refund = await madeRefund(desk, order);
-      if (refund.state !== 'done') assert.equal(refund.state, 'unknown', refund.detail ?? '');
+      if (refund.state !== 'done') {
+        assert.equal(refund.state, 'unknown', refund.detail ?? '');
+        const figures = await ambiguousOrders(desk.db, stage.event);
+        assert.ok(figures.some(({ kind, state }) => kind === 'refund' && state === 'unknown'));
+      }
       await untilState(refund.refund, 'done');
       assert.deepEqual(await givenBack(order.order), [5350]);
       await simulator.clearFaults();
@@ -96,6 +101,14 @@ test('a refund that waits at the bank says why, and is done when the bank is', a
   const order = await bought(desk, stage, [0], 'pm_card_pendingRefund');
   const refund = await madeRefund(desk, order);
   assert.deepEqual([refund.state, refund.detail], ['pending', 'processing']);
+  // Long after the order's deadline it is no payment whose end nobody knows; only one without an answer is.
+  await database.query(
+    `UPDATE orders SET payment_deadline = now() - interval '1 hour' WHERE event_no = $1`,
+    [stage.event],
+  );
+  assert.deepEqual(await ambiguousOrders(desk.db, stage.event), []);
+  const { refunds, oldestMs } = await refundsAtBank(desk.db);
+  assert.ok(refunds === 1 && oldestMs > 0, JSON.stringify([refunds, oldestMs]));
   const poor = await bought(desk, stage, [1]);
   await simulator.fault('refund_waits_for_balance', { match: { reference: poor.order }, delayMs: 0 });
   const waiting = await madeRefund(desk, poor);
