@@ -30,6 +30,7 @@ export function startController(
     /** New with each start of a process. */
     owner: string;
     payment: EventObject['payment'];
+    timeZone: string;
     shutdown: Shutdown;
   },
 ): { look(event: EventNo, partition: PartitionNo): void } {
@@ -65,7 +66,7 @@ export function startController(
     refreshLine: parts.queueStores.refresh,
     redisHolds: redisHoldsOf({ events, redis, log }),
   });
-  const publisher = createPublisher({ db, clock, payment: parts.payment });
+  const publisher = createPublisher({ db, clock, payment: parts.payment, timeZone: parts.timeZone });
   const controller = createController({
     db,
     owner,

@@ -18,7 +18,7 @@ export interface Documents extends TicketDocuments {
 }
 
 export function openDocuments(config: Config, parts: IssuedOrderParts & { shutdown: Shutdown }): Documents {
-  const thread = createDocumentThread({ timeZone: config.mail.timeZone });
+  const thread = createDocumentThread({ timeZone: config.timeZone });
   parts.shutdown.add('documents', () => thread.close());
   return {
     render: thread.render,
@@ -46,7 +46,8 @@ export function startFulfilment(
   const { db, databaseUrl, documents, shutdown, clock, log } = parts;
   const transport = openMailTransport(config, db);
   shutdown.add('mail', () => transport.close());
-  const { from, timeZone } = config.mail;
+  const { from } = config.mail;
+  const { timeZone } = config;
   const ticketDocument: Parameters<typeof createTasks>[0]['ticketDocument'] = (issued) =>
     documents.render(issued, 'a4');
   const tasks = createTasks({ ...parts, transport, from, timeZone, ticketDocument });

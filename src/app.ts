@@ -213,9 +213,10 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);
     const line = openRoom({ db: leaderDb, redis, owner, clock, log });
+    const { timeZone } = config;
     const payment = payments.page;
     const watchDb = pool('watch', poolSizes.watch);
-    const own = { db: leaderDb, watchDb, redis, owner, payment, shutdown };
+    const own = { db: leaderDb, watchDb, redis, owner, payment, timeZone, shutdown };
     ({ look } = startController({ ...options, ...line, ...own }));
   }
   const ticketKey = storedTicketKey(config.dataDir);
@@ -260,6 +261,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     log,
     accountTokens,
     publicUrl: () => url,
+    timeZone: config.timeZone,
     trustProxy:
       typeof config.http.trustProxy === 'object' ? [...config.http.trustProxy] : config.http.trustProxy,
     webDir: path.join(projectDir, 'dist/web'),

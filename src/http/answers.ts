@@ -96,13 +96,16 @@ export function orderAnswer(
   order: Order,
   event: EventRecord,
   house: House,
-  serverTime: number,
+  now: { serverTime: number; timeZone: string },
   payment: PaymentNow = {},
 ): OrderAnswer {
   return {
     order: order.order,
     event: order.event,
     eventName: event.name,
+    performanceAt: event.performanceAt === null ? null : iso(event.performanceAt),
+    timeZone: now.timeZone,
+    venue: house.layout.name,
     state: order.state,
     reason: order.reason,
     seats: seatInfos(house, order.lines),
@@ -111,7 +114,7 @@ export function orderAnswer(
     currency: order.currency,
     buyer: order.buyer,
     paymentDeadline: iso(order.paymentDeadline),
-    serverTime: iso(serverTime),
+    serverTime: iso(now.serverTime),
     payment: {
       state: paymentState(order, payment),
       decline: payment.decline ?? null,

@@ -85,6 +85,11 @@ export interface OrderAnswer {
   order: string;
   event: string;
   eventName: string;
+  /** When and where, as its tickets say it; null: not fixed yet. */
+  performanceAt: string | null;
+  /** IANA name: the house's, in which people are told these times. */
+  timeZone: string;
+  venue: string;
   state: OrderState;
   reason: string | null;
   seats: SeatInfo[];

@@ -39,7 +39,7 @@ const tags = ['orders'];
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
 export function registerOrders(app: App, deps: HttpDeps): void {
-  const { credentials, checkout, events, clock, accessCodes } = deps;
+  const { credentials, checkout, events, clock, timeZone, accessCodes } = deps;
   const visitors = createVisitors(deps);
   const best = createBestSeats(deps);
 
@@ -53,7 +53,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     const event = await events.findByNo(order.eventNo);
     assert(event, `the event of order ${order.order} exists`);
     const house = await events.house(event);
-    const said = orderAnswer(order, event, house, clock.now(), payment);
+    const said = orderAnswer(order, event, house, { serverTime: clock.now(), timeZone }, payment);
     if (order.reason !== 'late_payment') return said;
     const seats = order.lines.map(({ seat }) => seat);
     const near = best.nearest(event, house, { kind: 'seats', seats }, [], null);

@@ -25,6 +25,8 @@ export interface HttpDeps {
   log: Logger;
   /** The address that buyers see, without a final slash; known once the server listens. */
   publicUrl: () => string;
+  /** IANA name: the house's, in which people are told when its events are. */
+  timeZone: string;
   trustProxy: false | number | string[];
   /** Folder of the built pages; null: none are served. */
   webDir: string | null;

@@ -53,9 +53,11 @@ export interface PublisherOptions {
   db: Db;
   clock: Clock;
   payment: EventObject['payment'];
+  /** IANA name: the house's. */
+  timeZone: string;
 }
 
-export function createPublisher({ db, clock, payment }: PublisherOptions): Publisher {
+export function createPublisher({ db, clock, payment, timeZone }: PublisherOptions): Publisher {
   const published = new Map<string, number>();
 
   function isDue(event: EventNo, term: number, name: ObjectName, change: string): boolean {
@@ -84,7 +86,7 @@ export function createPublisher({ db, clock, payment }: PublisherOptions): Publi
       add('status', () => json(statusObject(v, command, counts)));
       add('availability', () => availabilityBits(snapshot.codes, event.seatCount));
       add('counts', () => json(countsObject(v, house, counts)));
-      add('event', () => json(eventObject(v, event, house, payment)));
+      add('event', () => json(eventObject(v, event, house, { payment, timeZone })));
       if (objects.length === 0) return true;
       const [row] = await db.query<{ written: boolean }>(
         'publish_objects',
@@ -156,7 +158,7 @@ function eventObject(
   v: Version,
   event: EventRecord,
   house: House,
-  payment: EventObject['payment'],
+  installation: Pick<EventObject, 'payment' | 'timeZone'>,
 ): EventObject {
   return {
     v,
@@ -165,6 +167,8 @@ function eventObject(
     phase: event.phase,
     currency: event.currency,
     performanceAt: iso(event.performanceAt),
+    timeZone: installation.timeZone,
+    venue: house.layout.name,
     opensAt: iso(event.onSaleAt),
     closesAt: iso(event.saleEndsAt),
     prices: house.layout.categories.flatMap(({ name, color }) => {
@@ -188,7 +192,7 @@ function eventObject(
       ? { partitions: house.partitions.map(({ partition, sections }) => ({ partition, sections })) }
       : {}),
     layout: `/api/events/${event.event}/layout-${house.layoutHash}.json`,
-    payment,
+    payment: installation.payment,
   };
 }
 

@@ -82,6 +82,10 @@ export interface EventObject {
   phase: Phase;
   currency: string;
   performanceAt: string | null;
+  /** IANA name: the house's, in which people are told these times. */
+  timeZone: string;
+  /** The seating plan's name: of the venue, as a rule. */
+  venue: string;
   opensAt: string | null;
   closesAt: string | null;
   prices: {

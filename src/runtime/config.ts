@@ -73,9 +73,9 @@ export interface Config {
     /** Undefined: mails go to the local mailbox. It may hold a password. */
     readonly smtpUrl: string | undefined;
     readonly from: { readonly name: string; readonly address: string };
-    /** IANA name: in which mails and tickets give times. */
-    readonly timeZone: string;
   };
+  /** IANA name: the house's clock, in which pages, mails and tickets give the times of its events. */
+  readonly timeZone: string;
   readonly webhooks: {
     /** Webhooks may go to addresses that are not on the public internet. */
     readonly privateAllowed: boolean;
@@ -228,7 +228,7 @@ const variables = {
     parse: mailAddress,
   }),
   ONSALE_TIME_ZONE: variable({
-    doc: 'In which mails and tickets give times, such as Europe/Berlin. The zone is named beside each time.',
+    doc: 'The house’s: in which buyers’ pages, mails and tickets give the times of events, such as Europe/Berlin. The zone is named beside each time.',
     otherwise: 'the server’s own',
     parse: timeZone,
   }),
@@ -328,8 +328,8 @@ function assemble(values: Values): Config {
     mail: {
       smtpUrl: values.ONSALE_SMTP_URL,
       from: values.ONSALE_MAIL_FROM ?? { name: 'Onsale', address: 'tickets@localhost' },
-      timeZone: values.ONSALE_TIME_ZONE ?? new Intl.DateTimeFormat('en').resolvedOptions().timeZone,
     },
+    timeZone: values.ONSALE_TIME_ZONE ?? new Intl.DateTimeFormat('en').resolvedOptions().timeZone,
     webhooks: { privateAllowed: values.ONSALE_WEBHOOKS_PRIVATE ?? false },
   };
   return { ...config, warnings: warningsAbout(config) };

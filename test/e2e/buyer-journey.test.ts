@@ -82,7 +82,7 @@ test('the whole journey with the mouse at 1280 px: line, map, basket, decline, a
 });
 
 test('the whole journey by touch at 360 px: best available, pay, tickets', { skip }, async (t) => {
-  const app = await startTestApp(t, { seats: 300 });
+  const app = await startTestApp(t, { seats: 300, env: { ONSALE_TIME_ZONE: 'Asia/Kathmandu' } });
   const { page, errors } = await visit(t, browser, app.url, phone);
   await joinAndEnter(page, app.event);
   await assertAccessible(page, 'best available');
@@ -96,6 +96,10 @@ test('the whole journey by touch at 360 px: best available, pay, tickets', { ski
   await assertAccessible(page, 'payment');
   await payWith(page, cards.good);
   await awaitTickets(page, 3);
+  const ticket = (await page.locator('.ticket-text').first().textContent()) ?? '';
+  // By the house's clock and named, wherever the browser is.
+  assert.match(ticket, /The Show\w+day, \d+ \w+ 20\d\d, \d\d:\d\d GMT\+5:45Demo Stadium/);
+  assert.match(ticket, /€\d+\.\d\d \+ €1\.50 fee/);
   await assertAccessible(page, 'tickets');
   // 320 px: what a page of 1280 px shows at 400 %.
   await page.setViewportSize({ width: 320, height: 640 });

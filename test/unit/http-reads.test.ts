@@ -96,6 +96,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   random: forbidden('random'),
   log: silentLogger,
   publicUrl: () => 'https://sale.example',
+  timeZone: 'Europe/Berlin',
   trustProxy: false,
   webDir: null,
   paymentOrigins: { script: ['https://pay.example'], connect: ['https://api.pay.example'], frame: [] },

@@ -19,7 +19,7 @@ async function statusesOf(commands: Partial<PublishCommand>[]): Promise<StatusOb
     close: async () => {},
   };
   const payment = { publishableKey: 'pk', script: '', test: true };
-  const publisher = createPublisher({ db, clock: systemClock, payment });
+  const publisher = createPublisher({ db, clock: systemClock, payment, timeZone: 'UTC' });
   for (const [count, command] of commands.entries()) {
     await publisher.publish({ ...commandOf(), count, ...command });
   }

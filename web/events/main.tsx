@@ -1,17 +1,12 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { EventObject } from '../../src/http/api-types.ts';
 import { persist } from '../shared/api.ts';
 import { Shell } from '../shared/shell.tsx';
-import { dateTime } from '../shared/texts/format.ts';
+import { eventTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { inOrder, type Listed, wayTo } from './listed.ts';
 
-type Listed = Pick<EventObject, 'id' | 'name' | 'phase'> & {
-  performanceAt?: string | null;
-  opensAt?: string | null;
-};
-
-/** `/`: what is on sale. */
+/** `/`: what is on sale, and what was. */
 function Events() {
   const [events, setEvents] = useState<Listed[] | null>(null);
   const [trouble, setTrouble] = useState(false);
@@ -31,22 +26,35 @@ function Events() {
         {events?.length === 0 && <p>{texts.events.none}</p>}
         {events && events.length > 0 && (
           <ul class={events.length === 1 ? 'event-list one' : 'event-list'}>
-            {events.map((event) => (
-              <li key={event.id} class="card stack">
-                <p class="muted">{texts.phases[event.phase]}</p>
-                <h2>{event.name}</h2>
-                {event.performanceAt && <p>{dateTime(event.performanceAt)}</p>}
-                <p>
-                  <a class="button primary" href={`/events/${encodeURIComponent(event.id)}`}>
-                    {texts.events.open(event.name)}
-                  </a>
-                </p>
-              </li>
+            {inOrder(events).map((event) => (
+              <ListedEvent key={event.id} event={event} />
             ))}
           </ul>
         )}
       </div>
     </Shell>
+  );
+}
+
+function ListedEvent({ event }: { event: Listed }) {
+  const { label, primary } = wayTo(event);
+  return (
+    <li class="card stack">
+      <p class="muted">{texts.phases[event.phase]}</p>
+      <h2>{event.name}</h2>
+      {event.performanceAt && <p>{eventTime(event.performanceAt, event.timeZone)}</p>}
+      {event.venue && <p class="muted">{event.venue}</p>}
+      {event.phase === 'scheduled' && event.opensAt && (
+        <p>
+          {texts.event.opens}: {eventTime(event.opensAt, event.timeZone)}
+        </p>
+      )}
+      <p>
+        <a class={primary ? 'button primary' : 'button'} href={`/events/${encodeURIComponent(event.id)}`}>
+          {label}
+        </a>
+      </p>
+    </li>
   );
 }
 

@@ -4,7 +4,7 @@ import { announce } from '../shared/live.tsx';
 import { SeatTable } from '../shared/seat-table.tsx';
 import { Notice, Shell } from '../shared/shell.tsx';
 import { createStore, useStore } from '../shared/store.ts';
-import { money, shortDateTime, timeOfDay } from '../shared/texts/format.ts';
+import { eventTime, money, shortEventTime, timeOfDay } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { followOrder, type OrderPageState } from './follow-order.ts';
 import { Tickets } from './tickets.tsx';
@@ -52,7 +52,10 @@ export function OrderPage(props: { orderId: string; secret: string | null }) {
         )}
         {order && state.load === 'ready' && (
           <>
-            <h1 class="order-title">{words.for(order.eventName)}</h1>
+            <div class="order-title">
+              <h1>{words.for(order.eventName)}</h1>
+              <WhenAndWhere order={order} />
+            </div>
             <StateCard order={order} refundedSeats={refundedIn(order, state.tickets)} />
             {order.state === 'paid' &&
               (state.tickets ? (
@@ -65,6 +68,15 @@ export function OrderPage(props: { orderId: string; secret: string | null }) {
         )}
       </div>
     </Shell>
+  );
+}
+
+function WhenAndWhere({ order }: { order: OrderAnswer }) {
+  return (
+    <>
+      {order.performanceAt && <p>{eventTime(order.performanceAt, order.timeZone)}</p>}
+      {order.venue && <p class="muted">{order.venue}</p>}
+    </>
   );
 }
 
@@ -97,7 +109,7 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
         <ul class="refunds">
           {refunds.map(({ amount, state, createdAt }) => (
             <li key={createdAt}>
-              {words.refund[state](money(amount, order.currency), shortDateTime(createdAt))}
+              {words.refund[state](money(amount, order.currency), shortEventTime(createdAt, order.timeZone))}
             </li>
           ))}
         </ul>

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { OrderAnswer, TicketsAnswer } from '../../src/http/api-types.ts';
 import { announce } from '../shared/live.tsx';
-import { money } from '../shared/texts/format.ts';
+import { eventTime, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 
 const words = texts.order;
@@ -34,12 +34,16 @@ export function Tickets(props: {
             <li key={ticket.ticket} class="ticket">
               <div class="ticket-text">
                 <p class="ticket-event">{order.eventName}</p>
+                {order.performanceAt && (
+                  <p class="ticket-when">{eventTime(order.performanceAt, order.timeZone)}</p>
+                )}
+                {order.venue && <p class="muted">{order.venue}</p>}
                 <h3>{texts.map.sectionName(ticket.seat.sectionName)}</h3>
                 <p class="ticket-seat">{where}</p>
                 <p class="muted">
                   {ticket.seat.category}
                   {ticket.seat.kindName && ` · ${ticket.seat.kindName}`} ·{' '}
-                  <span class="num">{money(ticket.seat.price, order.currency)}</span>
+                  <span class="num">{priceInWords(ticket.seat, order.currency)}</span>
                 </p>
                 <p class="muted small">{order.buyer.name}</p>
                 <details class="no-print small">
@@ -61,6 +65,11 @@ export function Tickets(props: {
       </ul>
     </section>
   );
+}
+
+/** What the seat costs and what its fee adds: the sum is what mail and document call its price. */
+function priceInWords({ price, fee }: TicketsAnswer['tickets'][number]['seat'], currency: string): string {
+  return fee > 0 ? words.priceAndFee(money(price, currency), money(fee, currency)) : money(price, currency);
 }
 
 /** Parsed as an image document and stripped of anything that is not drawing: markup from the network is never run. */

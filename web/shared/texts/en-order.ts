@@ -24,6 +24,7 @@ export const orderTexts = {
   seats: 'Seats',
   tickets: 'Your tickets',
   ticketCount: (n: number) => plural(n, { one: '# ticket', other: '# tickets' }),
+  priceAndFee: (price: string, fee: string) => `${price} + ${fee} fee`,
   print: 'Print this page',
   download: 'Download as PDF',
   downloadFailed: 'That did not work. Try again.',

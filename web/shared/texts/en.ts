@@ -3,7 +3,7 @@ import { basketTexts, paymentTexts } from './en-basket.ts';
 import { mapTexts } from './en-map.ts';
 import { orderTexts } from './en-order.ts';
 import { problemTexts } from './en-problems.ts';
-import { count, dateTime, money, plural, timeOfDay } from './format.ts';
+import { count, money, plural, timeOfDay } from './format.ts';
 
 const people = (n: number) => plural(n, { one: '# person', other: '# people' });
 const seats = (n: number) => plural(n, { one: '# seat', other: '# seats' });
@@ -26,9 +26,16 @@ export const en = {
     payment: 'Payment',
   },
   events: {
-    title: 'Events on sale',
+    title: 'Events',
     none: 'No event is on sale at the moment.',
-    open: (name: string) => `Get tickets for ${name}`,
+    /** The link to an event, by what can be done there. */
+    links: {
+      buy: (name: string) => `Get tickets for ${name}`,
+      wait: (name: string) => `See when tickets for ${name} are sold`,
+      soldOut: (name: string) => `See whether tickets for ${name} come back`,
+      over: (name: string) => `Look at ${name}`,
+      cancelled: (name: string) => `See what happened to ${name}`,
+    },
     all: 'All events',
   },
   phases: {
@@ -42,7 +49,7 @@ export const en = {
     cancelled: 'Cancelled',
   },
   event: {
-    when: 'When',
+    days: (n: number) => plural(n, { one: '# day', other: '# days' }),
     opens: 'Sale opens',
     closes: 'Sale ends',
     prices: 'Prices',
@@ -147,5 +154,5 @@ export const en = {
   payment: paymentTexts,
   order: orderTexts,
   problems: problemTexts,
-  words: { people, seats, dateTime },
+  words: { people, seats },
 };

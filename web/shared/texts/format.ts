@@ -1,5 +1,5 @@
 import { decimalOf, exponentOf, stepOf } from '../../../src/core/money.ts';
-import { language } from './language.ts';
+import { type Language, language } from './language.ts';
 
 const numbers = new Intl.NumberFormat(language);
 const plurals = new Intl.PluralRules(language);
@@ -32,15 +32,63 @@ export function money(minor: number, currency: string): string {
   return format.format(decimalOf(minor, currency) as `${number}`);
 }
 
-const dates = new Intl.DateTimeFormat(language, { dateStyle: 'full', timeStyle: 'short' });
-const shortDates = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' });
-const times = new Intl.DateTimeFormat(language, { timeStyle: 'short' });
+/** Dates are written as in the mails and on the tickets: a page beside a ticket shall not look like another day. */
+const dateLanguages: Record<Language, string> = { en: 'en-GB' };
+const dateLanguage = dateLanguages[language];
+const hourAndMinute = { hour: '2-digit', minute: '2-digit' } as const;
+
+interface Zoned {
+  full: Intl.DateTimeFormat;
+  medium: Intl.DateTimeFormat;
+  time: Intl.DateTimeFormat;
+}
+
+const zones = new Map<string | undefined, Zoned>();
+
+function inZone(timeZone: string | undefined): Zoned {
+  let zoned = zones.get(timeZone);
+  if (!zoned) {
+    try {
+      zoned = {
+        full: new Intl.DateTimeFormat(dateLanguage, { dateStyle: 'full', timeZone }),
+        medium: new Intl.DateTimeFormat(dateLanguage, { dateStyle: 'medium', timeZone }),
+        time: new Intl.DateTimeFormat(dateLanguage, { ...hourAndMinute, timeZone, timeZoneName: 'short' }),
+      };
+    } catch {
+      // A zone that was named after this browser was made: its own, which is named too.
+      zoned = inZone(undefined);
+    }
+    zones.set(timeZone, zoned);
+  }
+  return zoned;
+}
+
 const list = new Intl.ListFormat(language, { type: 'conjunction' });
 
-export const dateTime = (at: string | number): string => dates.format(new Date(at));
-/** For lists and tables. */
-export const shortDateTime = (at: string | number): string => shortDates.format(new Date(at));
-export const timeOfDay = (at: string | number): string => times.format(new Date(at));
+const deviceTimes = new Intl.DateTimeFormat(dateLanguage, hourAndMinute);
+
+const written = (at: string | number, date: Intl.DateTimeFormat, time: Intl.DateTimeFormat): string =>
+  `${date.format(new Date(at))}, ${time.format(new Date(at))}`;
+
+/** `Saturday, 5 December 2026, 19:30 CET`: by the house's clock (IANA name), which is named, wherever the reader is. */
+export function eventTime(at: string | number, timeZone: string): string {
+  const { full, time } = inZone(timeZone);
+  return written(at, full, time);
+}
+
+/** `5 Dec 2026, 19:30 CET`: the same for lists. */
+export function shortEventTime(at: string | number, timeZone: string): string {
+  const { medium, time } = inZone(timeZone);
+  return written(at, medium, time);
+}
+
+/** By the device's clock, as organisers enter times. */
+export const dateTime = (at: string | number): string => written(at, inZone(undefined).full, deviceTimes);
+/** For tables. */
+export const shortDateTime = (at: string | number): string =>
+  written(at, inZone(undefined).medium, deviceTimes);
+/** `19:42`, of instants minutes away: by the device's clock, which the reader looks at meanwhile. */
+export const timeOfDay = (at: string | number): string => deviceTimes.format(new Date(at));
 export const listed = (parts: string[]): string => list.format(parts);
 
 /** `1:05:09`, `9:59`, `0:00`: for countdowns that are looked at. */
