@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import type { BuyerKind } from '../../src/core/prices.ts';
+import { createCodes } from '../../src/sales/access-codes.ts';
+import type { Db } from '../../src/sales/db.ts';
 import { startTestApp } from '../support/app.ts';
 import { openBrowser, withoutBrowser } from '../support/browser.ts';
 import { assertAccessible, desktop, joinAndEnter, phone, takeBest, toCard, visit } from '../support/pages.ts';
@@ -78,4 +80,56 @@ test('the kind of each ticket is chosen in the basket by keyboard; the total fol
     );
     assert.deepEqual(errors, []);
   }
+});
+
+test('the event’s page says what is asked for at the door, what a code opens, and when the code is used up', {
+  skip,
+}, async (t) => {
+  const members = { id: 'members', name: 'Members', conditions: '', locked: true, prices: { Standing: 100 } };
+  const app = await startTestApp(t, {
+    settings: { kinds: [...kinds, members], lockedCategories: ['Category 1'] },
+  });
+  const [dearest, open] = [14_900 + 150, 12_400 + 150];
+  await createCodes({ query: (_name, text, values) => app.database.query(text, [...(values ?? [])]) } as Db, {
+    ...{ event: app.eventNo, actor: 'test', batch: crypto.randomUUID(), label: 'Club', presale: false },
+    ...{ codes: [{ code: 'CLUB2026', usesMax: 1 }], categories: ['Category 1'], kinds: ['members'] },
+    ...{ seatsMax: null, until: null },
+  });
+  const { page, errors } = await visit(t, browser, app.url, phone);
+  await page.goto(`/events/${app.event}`);
+  const table = page.locator('.price-table');
+  await table.getByText('Students and pupils; bring the card').first().waitFor();
+  const prices = page.locator('.facts dd').first();
+  const rangeTo = (max: number) =>
+    page.waitForFunction(
+      (end) => document.querySelector('.facts dd')?.textContent?.endsWith(end),
+      `€${(max / 100).toFixed(2)}`,
+    );
+  await rangeTo(open);
+  assert.match((await prices.textContent()) ?? '', /^€11\.50 to /, 'of what everybody may have');
+  assert.equal(await table.getByText('with an access code', { exact: true }).count(), 2);
+
+  await page.getByLabel('Your access code').fill('club-2026');
+  await page.getByRole('button', { name: 'Use the code' }).click();
+  await page.getByText('Your code opens: Category 1 and Members.').first().waitFor();
+  await rangeTo(dearest);
+  assert.match((await prices.textContent()) ?? '', /^€2\.50 to /);
+  assert.equal(await table.getByText('open to you: with your access code').count(), 2);
+  assert.equal(await table.getByText('with an access code', { exact: true }).count(), 0);
+  await assertAccessible(page, 'event with a code');
+  const spoken = page.locator('[role="status"][aria-live]');
+  assert.match((await spoken.textContent()) ?? '', /Your code opens/);
+  await page.getByRole('button', { name: 'Look at the seats first' }).click();
+  await page.getByRole('button', { name: 'Back to the event' }).waitFor();
+  assert.equal(await spoken.textContent(), '', 'what was said of one view does not stand in the next');
+
+  await app.database.query('UPDATE access_codes SET used = uses_max');
+  await page.reload();
+  await page.getByText('CLUB2026 has been used as often as it may be.').waitFor();
+  await rangeTo(open);
+  assert.equal(await table.getByText('with an access code', { exact: true }).count(), 2);
+  await page.reload();
+  await page.getByLabel('Your access code').waitFor();
+  assert.equal(await page.getByText('CLUB2026').count(), 0);
+  assert.deepEqual(errors, []);
 });

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { CodeAnswer, EventObject, StatusObject } from '../../src/http/api-types.ts';
-import { persist } from '../shared/api.ts';
+import { call, persist } from '../shared/api.ts';
 import { announce } from '../shared/live.tsx';
 import { problemText } from '../shared/problem.tsx';
 import { texts } from '../shared/texts/texts.ts';
@@ -41,8 +41,28 @@ async function showCode(buyer: Buyer, code: string): Promise<string | null> {
   if (answer.kind !== 'ok') return answer.kind === 'problem' ? problemText(answer.problem) : null;
   keep.write('code', answer.body);
   const { problem } = store.get();
-  store.set({ code: answer.body, problem: problem?.field === '/code' ? null : problem });
+  store.set({ code: answer.body, codeOver: null, problem: problem?.field === '/code' ? null : problem });
   return null;
+}
+
+/**
+ * Whether the code that this browser carries still opens something: an order may have been its last use. Not while an order
+ * is unpaid: that is a use which may come back.
+ */
+export async function checkCode(buyer: Buyer): Promise<void> {
+  const { store, keep } = buyer;
+  const { code, order } = store.get();
+  if (!code || order) return;
+  // Once: where nobody can say now, the next step that needs the code will.
+  const answer = await call<CodeAnswer>(`/api/events/${encodeURIComponent(buyer.eventId)}/code`, {
+    method: 'POST',
+    body: { code: code.code },
+  });
+  if (store.get().code?.code !== code.code) return;
+  if (answer.kind === 'ok') store.set({ code: answer.body });
+  if (answer.kind !== 'problem' || !(answer.problem.code in words.over)) return;
+  keep.drop('code');
+  store.set({ code: null, codeOver: { code: code.code, why: answer.problem.code } });
 }
 
 /** The field for a code; once one is taken, what it opens, and the way to another. */
@@ -90,6 +110,7 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
       noValidate
       onSubmit={(event) => void submit(event)}
     >
+      {state.codeOver && <p>{words.over[state.codeOver.why]?.(state.codeOver.code)}</p>}
       <div class="field">
         <label for="access-code">{words.code}</label>
         <div class="row">

@@ -1,10 +1,11 @@
 import { useEffect } from 'preact/hooks';
 import { pause } from '../shared/clock.ts';
-import { announce } from '../shared/live.tsx';
+import { announce, useHushBetween } from '../shared/live.tsx';
 import { ProblemView, problemText } from '../shared/problem.tsx';
 import { Notice, Shell, ViewHeading } from '../shared/shell.tsx';
 import { useStore } from '../shared/store.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { checkCode } from './access-code.tsx';
 import { BasketView } from './basket.tsx';
 import { followOtherTabs, recallAll } from './basket-acts.ts';
 import { ChooseView, LookView } from './choose.tsx';
@@ -21,6 +22,7 @@ export function App({ buyer }: { buyer: Buyer }) {
   useEffect(() => start(buyer), [buyer]);
   const view = viewOf(state);
   const { event } = state;
+  useHushBetween(view);
 
   useEffect(() => {
     if (event) document.title = `${event.name} · ${texts.brand}`;
@@ -39,7 +41,9 @@ export function App({ buyer }: { buyer: Buyer }) {
   return (
     <Shell test={event?.payment.test} nav={<Steps view={view} />}>
       <div class="stack-l">
-        {event && state.status && <EventHeader event={event} status={state.status} view={view} />}
+        {event && state.status && (
+          <EventHeader state={state} event={event} status={state.status} view={view} />
+        )}
         <div class="messages">
           {state.trouble > 1 && (
             <Notice tone="warn">
@@ -193,6 +197,7 @@ function start(buyer: Buyer): () => void {
     if (stopped) return;
     buyer.store.set({ load: 'ready', stale: false });
     stops.push(startPolling(buyer), followOtherTabs(buyer));
+    void checkCode(buyer);
     await fetchCookieEarly(buyer);
     await tryPass(buyer);
   })();

@@ -4,6 +4,7 @@ import { useStore } from '../shared/store.ts';
 import { money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { holdSeats } from './basket-acts.ts';
+import { isOpen } from './price-range.ts';
 import { Quantity } from './quantity.tsx';
 import type { Buyer, BuyerState } from './session.ts';
 
@@ -57,7 +58,7 @@ export function BestForm(props: { buyer: Buyer; state: BuyerState; feed: Feed; r
             <option value="">{words.any}</option>
             {event.prices.map((one) => {
               const left = counts?.categories[one.category] ?? 0;
-              const closed = one.locked === true && !state.code?.categories.includes(one.category);
+              const closed = !isOpen(one.category, one.locked, state.code?.categories);
               const name = closed ? `${one.category} (${texts.access.locked})` : one.category;
               return (
                 <option

@@ -103,7 +103,10 @@ function CodeWhileChoosing({ buyer, state }: { buyer: Buyer; state: BuyerState }
   const code = <AccessCode buyer={buyer} state={state} />;
   if (state.code) return <div class="card">{code}</div>;
   return (
-    <details class="card access-code-closed" open={state.problem?.field === '/code'}>
+    <details
+      class="card access-code-closed"
+      open={state.problem?.field === '/code' || state.codeOver !== null}
+    >
       <summary>{texts.access.have}</summary>
       <div class="stack">
         <p class="muted">{texts.access.help}</p>

@@ -1,18 +1,24 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { allows } from '../../src/core/phase.ts';
-import type { EventObject, StatusObject } from '../../src/http/api-types.ts';
+import type { CodeAnswer, EventObject, StatusObject } from '../../src/http/api-types.ts';
 import { useServerNow } from '../shared/clock.ts';
 import { announce } from '../shared/live.tsx';
 import { Notice, ViewHeading } from '../shared/shell.tsx';
-import { clockFace, count, dateTime, money } from '../shared/texts/format.ts';
+import { clockFace, count, eventTime, money } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { AccessCode, hasCodes, isPresale } from './access-code.tsx';
 import { waitingIn } from './line.ts';
 import { join } from './line-acts.ts';
+import { isOpen, rangeFor, useLeftByCategory } from './price-range.ts';
 import type { Buyer, BuyerState, View } from './session.ts';
 
 /** Name and the facts that stay in sight on every step; shorter once seats are being chosen. */
-export function EventHeader(props: { event: EventObject; status: StatusObject; view: View }) {
+export function EventHeader(props: {
+  state: Pick<BuyerState, 'code'>;
+  event: EventObject;
+  status: StatusObject;
+  view: View;
+}) {
   const { event, status } = props;
   const presale = isPresale(event, status, useServerNow(event.presaleAt !== undefined));
   const short = ['choose', 'basket', 'pay', 'look'].includes(props.view);
@@ -25,16 +31,24 @@ export function EventHeader(props: { event: EventObject; status: StatusObject; v
           </p>
         )}
         <h1 tabIndex={-1}>{event.name}</h1>
-        {event.performanceAt && <p class="when">{dateTime(event.performanceAt)}</p>}
+        {event.performanceAt && <p class="when">{eventTime(event.performanceAt, event.timeZone)}</p>}
+        {!short && event.venue && <p class="muted">{event.venue}</p>}
       </div>
-      {!short && status.phase !== 'cancelled' && <Facts event={event} status={status} presale={presale} />}
+      {!short && status.phase !== 'cancelled' && (
+        <Facts event={event} status={status} presale={presale} code={props.state.code} />
+      )}
     </div>
   );
 }
 
-function Facts(props: { event: EventObject; status: StatusObject; presale: boolean }) {
-  const { event, status, presale } = props;
-  const range = status.priceRange;
+function Facts(props: {
+  event: EventObject;
+  status: StatusObject;
+  presale: boolean;
+  code: CodeAnswer | null;
+}) {
+  const { event, status, presale, code } = props;
+  const range = rangeFor(event, status.priceRange, code, useLeftByCategory(event.id, status, code));
   return (
     <dl class="facts">
       <div>
@@ -50,19 +64,19 @@ function Facts(props: { event: EventObject; status: StatusObject; presale: boole
       {status.phase !== 'open' && event.presaleAt && (
         <div>
           <dt>{texts.access.presaleFrom}</dt>
-          <dd>{dateTime(event.presaleAt)}</dd>
+          <dd>{eventTime(event.presaleAt, event.timeZone)}</dd>
         </div>
       )}
       {(status.phase !== 'open' || presale) && event.opensAt && (
         <div>
           <dt>{texts.event.opens}</dt>
-          <dd>{dateTime(event.opensAt)}</dd>
+          <dd>{eventTime(event.opensAt, event.timeZone)}</dd>
         </div>
       )}
       {event.closesAt && (
         <div>
           <dt>{texts.event.closes}</dt>
-          <dd>{dateTime(event.closesAt)}</dd>
+          <dd>{eventTime(event.closesAt, event.timeZone)}</dd>
         </div>
       )}
       <div>
@@ -99,7 +113,7 @@ export function EventView({ buyer, state }: { buyer: Buyer; state: BuyerState })
       </section>
       <section class="card stack">
         <h2>{texts.event.priceTable}</h2>
-        <PriceTable event={event} />
+        <PriceTable event={event} code={state.code} />
         {event.orderFee > 0 && (
           <p class="muted small">{texts.event.orderFee(money(event.orderFee, event.currency))}</p>
         )}
@@ -229,18 +243,15 @@ export function LookButton({ buyer, label = texts.event.look }: { buyer: Buyer; 
 
 function Countdown({ ms }: { ms: number }) {
   const days = Math.floor(ms / 86_400_000);
-  const [locale] = useState(
-    () => new Intl.NumberFormat(undefined, { style: 'unit', unit: 'day', unitDisplay: 'long' }),
-  );
   return (
     <>
-      {days > 0 && <span>{locale.format(days)} </span>}
+      {days > 0 && <span>{texts.event.days(days)} </span>}
       {clockFace(days > 0 ? ms % 86_400_000 : ms)}
     </>
   );
 }
 
-export function PriceTable({ event }: { event: EventObject }) {
+function PriceTable({ event, code }: { event: EventObject; code: CodeAnswer | null }) {
   return (
     <table class="price-table">
       <thead>
@@ -256,21 +267,22 @@ export function PriceTable({ event }: { event: EventObject }) {
           <tr>
             <th scope="rowgroup">
               <Swatch color={one.color} /> {one.category}
-              {one.locked && <div class="muted small">{texts.access.locked}</div>}
+              <Lock name={one.category} locked={one.locked} opened={code?.categories} />
               {one.fee > 0 && (
                 <div class="muted small">{texts.event.fee(money(one.fee, event.currency))}</div>
               )}
             </th>
             <td class="amount">{money(one.price, event.currency)}</td>
           </tr>
-          {(event.kinds ?? []).map(({ id, name, locked }) => {
+          {(event.kinds ?? []).map(({ id, name, conditions, locked }) => {
             const price = one.kinds?.[id];
             if (price === undefined) return null;
             return (
               <tr key={id} class="of-kind">
                 <th scope="row">
                   {name}
-                  {locked && <div class="muted small">{texts.access.locked}</div>}
+                  {conditions !== '' && <div class="muted small">{conditions}</div>}
+                  <Lock name={id} locked={locked} opened={code?.kinds} />
                 </th>
                 <td class="amount">{money(price, event.currency)}</td>
               </tr>
@@ -279,6 +291,16 @@ export function PriceTable({ event }: { event: EventObject }) {
         </tbody>
       ))}
     </table>
+  );
+}
+
+function Lock(props: { name: string; locked?: true; opened?: readonly string[] }) {
+  const { name, locked, opened } = props;
+  if (!locked) return null;
+  return (
+    <div class="muted small">
+      {isOpen(name, locked, opened) ? texts.access.unlocked : texts.access.locked}
+    </div>
   );
 }
 

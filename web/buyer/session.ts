@@ -51,6 +51,8 @@ export interface BuyerState {
   kinds: Record<number, string>;
   /** What the access code opens that this browser has shown. */
   code: CodeAnswer | null;
+  /** A code that this browser carried and that opens nothing any more; why, by the API's code. */
+  codeOver: { code: string; why: string } | null;
   order: OrderAnswer | null;
   /** An order of this browser that is bought already: linked, never in the way of another purchase. */
   bought: { order: string; secret: string | null } | null;
@@ -98,6 +100,7 @@ export function createBuyer(eventId: string): Buyer {
     hold: null,
     kinds: {},
     code: null,
+    codeOver: null,
     order: null,
     bought: null,
     sessionOver: false,

@@ -17,6 +17,12 @@ export const accessTexts = {
   use: 'Use the code',
   checking: 'Checking…',
   missing: 'Enter your code.',
+  /** By the API's code: why the one that this browser carried opens nothing any more. */
+  over: {
+    code_used_up: (code: string) => `${code} has been used as often as it may be.`,
+    code_ended: (code: string) => `${code} is not valid any more.`,
+    code_unknown: (code: string) => `${code} is not a code of this event any more.`,
+  } as Record<string, (code: string) => string>,
   opened: (what: string[]) => `Your code opens: ${listed(what)}.`,
   opensPresale: 'the presale',
   seatsMax: (n: number) =>
@@ -26,6 +32,7 @@ export const accessTexts = {
     }),
   other: 'Use another code',
   locked: 'with an access code',
+  unlocked: 'open to you: with your access code',
   kinds: {
     label: (where: string) => `Ticket for ${where}`,
     full: 'Full price',
