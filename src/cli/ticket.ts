@@ -1,13 +1,14 @@
 import type { KeyObject } from 'node:crypto';
 import fs from 'node:fs';
 import type { Command } from 'commander';
-import { type GateList, gateListOf, readGateList } from '../fulfilment/gate-list.ts';
+import { type GateList, gateListOf, placeInList, readGateList } from '../fulfilment/gate-list.ts';
 import {
   readWrittenScans,
   type ScanOutcome,
   takeScans,
   type WrittenScan,
 } from '../fulfilment/offline-scans.ts';
+import { placeOf, placeText } from '../fulfilment/place.ts';
 import {
   codeRefusals,
   readTicketPublicKey,
@@ -25,6 +26,7 @@ import {
   undoEntry,
   uploadScans,
 } from '../sales/entry.ts';
+import { createEvents, type Events } from '../sales/events.ts';
 import { revokedTickets } from '../sales/refunds.ts';
 import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
 
@@ -47,16 +49,19 @@ export function registerTicketCommands(program: Command, context: TicketContext)
     .action((code: string, flags: VerifyFlags) => verifyCommand(context, code, flags));
   ticket
     .command('export')
-    .description('Write the gate list of an event: the public key and the tickets that were revoked.')
+    .description(
+      'Write the gate list of an event: the public key, the tickets that were revoked, and where each seat is.',
+    )
     .argument('<event>', 'the id in its address')
     .option('--out <file>', 'to this file; to the output when absent')
     .action((id: string, flags: { out?: string }) =>
-      withEvent(context, id, async (db, _events, event) => {
+      withEvent(context, id, async (db, events, event) => {
         const key = publicKeyOf(context);
         if (!key) return;
         const asOf = await recordTime(db);
         const revoked = await revokedTickets(db, event.eventNo);
-        const list = gateListOf({ event, asOf, publicKey: key, revoked });
+        const house = event.layoutHash ? await events.house(event) : null;
+        const list = gateListOf({ event, asOf, publicKey: key, revoked, house });
         if (flags.out === undefined) return context.print(JSON.stringify(list));
         fs.writeFileSync(flags.out, `${JSON.stringify(list)}\n`);
         context.print(
@@ -124,12 +129,17 @@ function verifyCommand(context: TicketContext, code: string, flags: VerifyFlags)
   const age = listed
     ? `The list is ${ageWords(listed.ageMs)} old: what was revoked since, it does not know.`
     : '';
-  if (flags.json) context.print(JSON.stringify(listed ? { ...judged, list: listed } : judged));
+  const place = gate && read.kind === 'valid' ? placeInList(gate.list, read.code.seat) : null;
+  if (flags.json) {
+    const here = { eventName: gate?.list.eventName, place, list: listed };
+    context.print(JSON.stringify(listed ? { ...judged, ...here } : judged));
+  }
   if (judged.kind !== 'valid') {
     context.fail(refusalOf(judged, age));
   } else if (!flags.json) {
     const { ticket: id, event, seat } = judged.code;
-    context.print(`Valid: ticket ${id}, event number ${event}, seat_no ${seat}.`);
+    const of = gate ? gate.list.eventName : `event number ${event}`;
+    context.print(`Valid: ${place ? placeText(place) : `seat_no ${seat}`}; ${of}. Ticket ${id}.`);
     context.print(gate ? age : 'Whether it was cancelled since, a gate list tells (--revoked).');
     context.print('Whether it was used since, only the server knows.');
   }
@@ -205,25 +215,41 @@ async function checkInCommand(
     return context.fail(codeRefusals[read.kind]);
   }
   const { event, ticket } = read.code;
-  const enter = async (db: Parameters<typeof checkIn>[0], here: number | null): Promise<void> => {
+  const enter = async (db: Db, events: Events, here: number | null): Promise<void> => {
     if (here !== null && here !== event) {
       if (flags.json) context.print(JSON.stringify({ kind: 'other_event', event }));
-      return context.fail('This ticket is for another event.');
+      const other = await events.findByNo(event);
+      return context.fail(`This ticket is for another event${other ? `: ${other.name}` : ''}.`);
     }
     const outcome = await checkIn(db, { event, ticket, gate, scan: null, actor: cliActor });
-    if (flags.json) context.print(JSON.stringify(outcome));
-    sayOutcome(context, outcome, flags.json ?? false);
+    const its = await seatOf(events, event, read.code.seat);
+    if (flags.json) context.print(JSON.stringify({ ...outcome, ...its }));
+    sayOutcome(context, outcome, its, flags.json ?? false);
   };
-  if (flags.event === undefined) return withDatabase(context, (db) => enter(db, null));
-  await withEvent(context, flags.event, (db, _events, record) => enter(db, record.eventNo));
+  if (flags.event === undefined) {
+    return withDatabase(context, (db) => enter(db, createEvents({ db, clock: context.clock }), null));
+  }
+  await withEvent(context, flags.event, (db, events, record) => enter(db, events, record.eventNo));
 }
 
-function sayOutcome(context: TicketContext, outcome: CheckInOutcome, quiet: boolean): void {
+/** Whose ticket it is and where its holder sits, as the answer over HTTP has it; null where it is not known. */
+async function seatOf(events: Events, no: number, seat: number) {
+  const event = await events.findByNo(no);
+  const place = event?.layoutHash ? placeOf(await events.house(event), seat) : null;
+  return { event: event?.event ?? null, eventName: event?.name ?? null, place };
+}
+
+function sayOutcome(
+  context: TicketContext,
+  outcome: CheckInOutcome,
+  { eventName, place }: Awaited<ReturnType<typeof seatOf>>,
+  quiet: boolean,
+): void {
+  const seat = place ? placeText(place) : `seat_no ${outcome.seat}`;
   if (outcome.kind === 'valid') {
-    if (!quiet) context.print(`Let in: seat_no ${outcome.seat}.`);
+    if (!quiet) context.print(`Let in: ${[seat, eventName].filter(Boolean).join('; ')}.`);
   } else if (outcome.kind === 'used') {
-    const where = outcome.gate ? ` at ${outcome.gate}` : '';
-    context.fail(`Used before: ${new Date(outcome.at).toISOString()}${where}.`);
+    context.fail(`Used before: ${useText(outcome)} (${seat}).`);
   } else if (outcome.kind === 'undone') {
     context.fail('This scan was taken back since. Scan the ticket anew.');
   } else context.fail(`Revoked: ${outcome.why.replaceAll('_', ' ')}.`);

@@ -1,5 +1,8 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import type { EventNo } from '../core/hold.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { House } from '../sales/events.ts';
+import { type Place, placeOf } from './place.ts';
 
 /**
  * What a gate without a network needs: the key that codes are signed with and the tickets that were revoked, as one JSON
@@ -17,6 +20,16 @@ export interface GateList {
   publicKey: string;
   /** Ids of tickets. */
   revoked: string[];
+  /** Where each seat is, so that the door can say it. */
+  places: GatePlaces[];
+}
+
+/** Seats side by side: `numbers[i]` is the number of the seat with seat_no `first + i`. */
+export interface GatePlaces {
+  section: string;
+  row: string;
+  first: SeatNo;
+  numbers: string[];
 }
 
 export const gateListFormat = 'onsale-gate-list-1';
@@ -28,8 +41,10 @@ export function gateListOf(parts: {
   asOf: number;
   publicKey: KeyObject;
   revoked: readonly { ticket: string }[];
+  /** Null: of a draft. */
+  house: House | null;
 }): GateList {
-  const { event, asOf, publicKey, revoked } = parts;
+  const { event, asOf, publicKey, revoked, house } = parts;
   return {
     format: gateListFormat,
     event: event.event,
@@ -38,7 +53,31 @@ export function gateListOf(parts: {
     asOf: new Date(asOf).toISOString(),
     publicKey: publicKey.export({ format: 'pem', type: 'spki' }).toString(),
     revoked: revoked.map(({ ticket }) => ticket),
+    places: house ? placesOf(house) : [],
   };
+}
+
+function placesOf(house: House): GatePlaces[] {
+  const places: GatePlaces[] = [];
+  for (let seat = 0; seat < house.seats.length; seat += 1) {
+    const place = placeOf(house, seat);
+    if (!place) continue;
+    const { section, row, number } = place;
+    const last = places.at(-1);
+    const isNext = last && last.first + last.numbers.length === seat;
+    if (isNext && last.section === section && last.row === row) last.numbers.push(number);
+    else places.push({ section, row, first: seat, numbers: [number] });
+  }
+  return places;
+}
+
+/** Null: the list does not know the seat. */
+export function placeInList(list: GateList, seat: SeatNo): Place | null {
+  for (const { section, row, first, numbers } of list.places) {
+    const number = numbers[seat - first];
+    if (seat >= first && number !== undefined) return { seat, section, row, number };
+  }
+  return null;
 }
 
 /** A list from its file; a sentence when the text is none. */
@@ -54,9 +93,18 @@ export function readGateList(
     const list = JSON.parse(text) as GateList;
     const ids = list.revoked.every((ticket) => typeof ticket === 'string');
     if (list.format !== gateListFormat || !Number.isInteger(list.eventNo) || !ids) return notOne;
-    if (Number.isNaN(Date.parse(list.asOf))) return notOne;
-    return { kind: 'read', list, publicKey: createPublicKey(list.publicKey) };
+    if (Number.isNaN(Date.parse(list.asOf)) || !(list.places ?? []).every(isPlaces)) return notOne;
+    return {
+      kind: 'read',
+      list: { ...list, places: list.places ?? [] },
+      publicKey: createPublicKey(list.publicKey),
+    };
   } catch {
     return notOne;
   }
+}
+
+function isPlaces({ section, row, first, numbers }: GatePlaces): boolean {
+  const isText = (text: unknown) => typeof text === 'string';
+  return isText(section) && isText(row) && Number.isInteger(first) && numbers.every(isText);
 }

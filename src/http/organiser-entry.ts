@@ -2,10 +2,9 @@ import type { KeyObject } from 'node:crypto';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { SeatNo } from '../core/seat-map.ts';
-import { sectionNames } from '../core/section-names.ts';
 import { gateListOf } from '../fulfilment/gate-list.ts';
 import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
+import { placeOf } from '../fulfilment/place.ts';
 import { codeRefusals, type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
 import type { Db } from '../sales/db.ts';
 import {
@@ -199,7 +198,8 @@ export function registerOrganiserEntry(
       schema: {
         tags,
         security,
-        summary: 'For gates without a network: the public key and the tickets that were revoked',
+        summary:
+          'For gates without a network: the public key, the tickets that were revoked, and where each seat is',
         description:
           '`asOf` says how old it is: what was revoked later is not in it. `onsale ticket verify` reads it.',
         params: EventParams,
@@ -209,7 +209,9 @@ export function registerOrganiserEntry(
       await requireSession(request);
       const event = await eventOf(request.params.event);
       const asOf = await recordTime(db);
-      return gateListOf({ event, asOf, publicKey, revoked: await revokedTickets(db, event.eventNo) });
+      const revoked = await revokedTickets(db, event.eventNo);
+      const house = event.layoutHash ? await events.house(event) : null;
+      return gateListOf({ event, asOf, publicKey, revoked, house });
     },
   );
 }
@@ -341,11 +343,4 @@ async function ticketView(events: OrganiserEntryDeps['events'], event: EventReco
     ticket: code.ticket,
     seat: placeOf(house, code.seat),
   };
-}
-
-function placeOf(house: Awaited<ReturnType<Events['house']>>, seat: SeatNo) {
-  const facts = house.seats[seat];
-  if (!facts) return null;
-  const section = sectionNames(house.layout).get(facts.sectionId) ?? facts.sectionId;
-  return { seat, section, row: facts.row, number: facts.label };
 }

@@ -125,6 +125,8 @@ describe('at the door', () => {
     const { body: key } = await organiser.get('/api/organiser/ticket-key');
     assert.equal(key.publicKey, list.publicKey);
     const file = path.join(app.dataDir, 'gate.json');
+    const seen = { code: tickets[1]!.code, event: app.event };
+    assert.equal((await checkIn(seen)).result, 'valid');
     const exported = await onsale(['ticket', 'export', app.event, '--out', file], app.env);
     assert.equal(exported.code, 0, exported.err);
     assert.deepEqual(JSON.parse(fs.readFileSync(file, 'utf8')).revoked, list.revoked);
@@ -134,16 +136,26 @@ describe('at the door', () => {
     const [revoked, valid] = await Promise.all([verify(tickets[0]!.code), verify(tickets[1]!.code)]);
     assert.deepEqual([revoked.code, valid.code], [1, 0]);
     assert.match(revoked.err, /^Revoked: .* The list is 0 min old/);
-    assert.match(valid.out, /^Valid: [\s\S]*The list is 0 min old/);
+    const { seat } = (await organiser.post('/api/organiser/checkin/undo', { ...seen, reason: 'looked' }))
+      .body;
+    const here = `${seat.section}, row ${seat.row}, seat ${seat.number}; ${list.eventName}.`;
+    assert.ok(seat.section && seat.row && seat.number);
+    assert.ok(valid.out.startsWith(`Valid: ${here}`), valid.out);
+    assert.match(valid.out, /The list is 0 min old/);
+    fs.writeFileSync(file, JSON.stringify({ ...list, places: undefined }));
+    assert.match((await verify(tickets[1]!.code)).out, /^Valid: seat_no \d+; /, 'a list without places');
+    fs.writeFileSync(file, JSON.stringify({ ...list, places: [{ section: 1 }] }));
+    assert.match((await verify(tickets[1]!.code)).err, /no gate list/);
     fs.writeFileSync(file, JSON.stringify({ ...list, eventNo: app.eventNo + 1 }));
     const elsewhere = await verify(tickets[1]!.code);
     assert.equal(elsewhere.code, 1);
     assert.match(elsewhere.err, /another event/);
     const entered = await onsale(['ticket', 'checkin', tickets[1]!.code, '--gate', 'Desk'], app.env);
     assert.equal(entered.code, 0, entered.err);
+    assert.equal(entered.out.trim(), `Let in: ${here}`);
     const twice = await onsale(['ticket', 'checkin', tickets[1]!.code], app.env);
     assert.equal(twice.code, 1);
-    assert.match(twice.err, /^Used before: .* at Desk/);
+    assert.match(twice.err, /^Used before: .* at Desk \(.*, row .*, seat .*\)\./);
   });
 
   test('a check-in is taken back, and the list of a gate that had no network is taken in, over HTTP and by the command line', async () => {

@@ -102,10 +102,9 @@ test('a refund that waits at the bank says why, and is done when the bank is', a
   const refund = await madeRefund(desk, order);
   assert.deepEqual([refund.state, refund.detail], ['pending', 'processing']);
   // Long after the order's deadline it is no payment whose end nobody knows; only one without an answer is.
-  await database.query(
-    `UPDATE orders SET payment_deadline = now() - interval '1 hour' WHERE event_no = $1`,
-    [stage.event],
-  );
+  await database.query(`UPDATE orders SET payment_deadline = now() - interval '1 hour' WHERE event_no = $1`, [
+    stage.event,
+  ]);
   assert.deepEqual(await ambiguousOrders(desk.db, stage.event), []);
   const { refunds, oldestMs } = await refundsAtBank(desk.db);
   assert.ok(refunds === 1 && oldestMs > 0, JSON.stringify([refunds, oldestMs]));

@@ -1,0 +1,24 @@
+import type { SeatNo } from '../core/seat-map.ts';
+import { sectionNames } from '../core/section-names.ts';
+import type { House } from '../sales/events.ts';
+
+/** Where a seat is, as its ticket says it. `row` and `number` are empty where the plan has none. */
+export interface Place {
+  seat: SeatNo;
+  section: string;
+  row: string;
+  number: string;
+}
+
+/** Null: the plan has no such seat any more. */
+export function placeOf(house: Pick<House, 'layout' | 'seats'>, seat: SeatNo): Place | null {
+  const facts = house.seats[seat];
+  if (!facts) return null;
+  const section = sectionNames(house.layout).get(facts.sectionId) ?? facts.sectionId;
+  return { seat, section, row: facts.row, number: facts.label };
+}
+
+/** For whoever stands at the door: "Block A, row 3, seat 12". */
+export function placeText({ section, row, number }: Omit<Place, 'seat'>): string {
+  return [section, row && `row ${row}`, number && `seat ${number}`].filter((part) => part !== '').join(', ');
+}
