@@ -139,7 +139,10 @@ export async function reconcile(database: TestDatabase, desk: Till, passes = 3):
     const { failed } = await desk.reconciler.runOnce();
     const inbox = await desk.inbox.runOnce();
     if (failed + inbox.failed === 0) continue;
-    assert.ok(spare > 0, `passes fail: ${failed} of the reconciler, ${inbox.failed} of the inbox in the last`);
+    assert.ok(
+      spare > 0,
+      `passes fail: ${failed} of the reconciler, ${inbox.failed} of the inbox in the last`,
+    );
     spare -= 1;
     pass -= 1;
   }
