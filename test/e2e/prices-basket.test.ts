@@ -114,7 +114,7 @@ test('the event’s page says what is asked for at the door, what a code opens, 
   await page.getByText('Your code opens: Category 1 and Members.').first().waitFor();
   await rangeTo(dearest);
   assert.match((await prices.textContent()) ?? '', /^€2\.50 to /);
-  assert.equal(await table.getByText('open to you: with your access code').count(), 2);
+  assert.equal(await table.getByText('your code opens this').count(), 2);
   assert.equal(await table.getByText('with an access code', { exact: true }).count(), 0);
   await assertAccessible(page, 'event with a code');
   const spoken = page.locator('[role="status"][aria-live]');

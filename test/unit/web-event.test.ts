@@ -7,7 +7,12 @@ import type { EventObject } from '../../src/http/api-types.ts';
 import { rangeFor } from '../../web/buyer/price-range.ts';
 import { inOrder, wayTo } from '../../web/events/listed.ts';
 import { createAnnouncer } from '../../web/shared/live.tsx';
-import { eventTime, shortEventTime } from '../../web/shared/texts/format.ts';
+import * as format from '../../web/shared/texts/format.ts';
+
+/** An hour and its zone stay on one line; the words are the same. */
+const spaced = (text: string) => text.replaceAll('\u00a0', ' ');
+const eventTime = (at: number | string, zone: string) => spaced(format.eventTime(at, zone));
+const shortEventTime = (at: number | string, zone: string) => spaced(format.shortEventTime(at, zone));
 
 test('pages say when an event is by the house’s clock, word for word as its mail and its ticket do', () => {
   const at = Date.parse('2026-12-05T18:30:00Z');

@@ -32,7 +32,7 @@ export const accessTexts = {
     }),
   other: 'Use another code',
   locked: 'with an access code',
-  unlocked: 'open to you: with your access code',
+  unlocked: 'your code opens this',
   kinds: {
     label: (where: string) => `Ticket for ${where}`,
     full: 'Full price',

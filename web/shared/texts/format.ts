@@ -68,7 +68,8 @@ const list = new Intl.ListFormat(language, { type: 'conjunction' });
 const deviceTimes = new Intl.DateTimeFormat(dateLanguage, hourAndMinute);
 
 const written = (at: string | number, date: Intl.DateTimeFormat, time: Intl.DateTimeFormat): string =>
-  `${date.format(new Date(at))}, ${time.format(new Date(at))}`;
+  // An hour is not parted from its zone at the end of a line.
+  `${date.format(new Date(at))}, ${time.format(new Date(at)).replaceAll(' ', '\u00a0')}`;
 
 /** `Saturday, 5 December 2026, 19:30 CET`: by the house's clock (IANA name), which is named, wherever the reader is. */
 export function eventTime(at: string | number, timeZone: string): string {
