@@ -104,7 +104,7 @@ a{color:var(--link);text-underline-offset:.2em}
 :focus-visible{outline:3px solid #1a56c4;outline-offset:2px}
 .card,table{background:var(--surface);border-radius:8px}
 table{width:100%;border-collapse:collapse;table-layout:fixed}
-th:first-child{width:44%}th:last-child{width:13.5em}
+th:first-child{width:44%}th:last-child{width:15em}
 td,th{text-align:start;padding:10px 12px;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 td:last-child{white-space:nowrap}
 dl{padding:12px 16px;margin:0 0 16px;display:grid;grid-template-columns:max-content 1fr;gap:4px 16px}

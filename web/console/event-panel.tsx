@@ -38,7 +38,11 @@ export function EventPanel({ id, view, order }: PanelProps) {
     return answer;
   };
   useEffect(() => {
-    void load().then((answer) => answer.kind !== 'ok' && setSaid(refusal(answer)));
+    void load().then((answer) => {
+      if (answer.kind === 'ok') return;
+      const unknown = answer.kind === 'problem' && answer.problem.code === 'unknown_event';
+      setSaid(unknown ? { tone: 'warn', text: words.unknown } : refusal(answer));
+    });
     const timer = window.setInterval(() => {
       if (document.visibilityState === 'visible') void load();
     }, refreshMs);

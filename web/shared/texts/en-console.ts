@@ -37,6 +37,7 @@ export const enConsole = {
   },
   events: {
     none: 'There is no event yet. Import a plan first, then create an event.',
+    unknown: 'There is no event under this address. The list has all there are.',
     choose: 'Manage',
     page: 'Buyers’ page',
     views: {
