@@ -16,7 +16,7 @@ import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerCodeCommands } from './codes.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
-import { type PriceFlags, priceHelp, readPrices } from './prices.ts';
+import { type PriceFlags, priceHelp, priceListText, readPrices } from './prices.ts';
 
 /** What the commands need from cli.ts. Commands set the exit code through `fail`, never by themselves. */
 export interface CliContext {
@@ -115,9 +115,9 @@ function registerEventCommands(program: Command, context: CliContext): void {
         const acceptWarnings = flags.acceptWarnings ?? false;
         const outcome = await publishEvent(db, record, { actor: cliActor, acceptWarnings });
         if (outcome.kind === 'published') {
-          context.print(
-            flags.json ? JSON.stringify(outcome) : `Published ${id} with ${outcome.seats} seats.`,
-          );
+          if (flags.json) return context.print(JSON.stringify(outcome));
+          context.print(`Published ${id} with ${outcome.seats} seats.`);
+          context.print(priceListText(record));
         } else if (outcome.kind === 'no_price') {
           context.fail(
             `These categories have no price: ${outcome.categories.join(', ')}. Nothing was published.`,
@@ -244,8 +244,12 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
       if (outcome.kind === 'exists') context.fail('An event of that id exists; choose another with --id.');
       else if (outcome.kind === 'unknown_plan') context.fail(`There is no plan ${flags.plan}.`);
       else if (outcome.kind === 'partitions_refused') context.fail(`--partition: ${outcome.sentence}`);
-      else
-        context.print(flags.json ? JSON.stringify(outcome.event) : `Created ${outcome.event.event} (draft).`);
+      else if (outcome.kind === 'no_price')
+        context.fail(
+          `These categories have no --price: ${outcome.categories.join(', ')}. Nothing was created.`,
+        );
+      else if (flags.json) context.print(JSON.stringify(outcome.event));
+      else context.print(`Created ${outcome.event.event} (draft).\n${priceListText(outcome.event)}`);
     });
   }
 }

@@ -1,5 +1,6 @@
-import { minorOf } from '../core/money.ts';
+import { decimalOf, exponentOf, minorOf } from '../core/money.ts';
 import { type BuyerKind, fullKind } from '../core/prices.ts';
+import type { EventRecord } from '../sales/record.ts';
 
 export interface PriceFlags {
   price: string[];
@@ -62,6 +63,24 @@ export function readPrices(flags: PriceFlags, currency: string): PricesRead {
     );
   }
   return { kind: 'read', prices, kinds, lockedCategories: flags.locked ?? [] };
+}
+
+/** What seats of an event cost, in the main unit: a sum that was typed in the wrong one is seen. */
+export function priceListText({ currency, prices, settings }: EventRecord): string {
+  const money = (minor: number) => `${decimalOf(minor, currency)} ${currency}`;
+  const { kinds = [], lockedCategories = [], seatFee, orderFee } = settings;
+  const lines = Object.keys(prices).flatMap((category) => {
+    const lock = lockedCategories.includes(category) ? ', with an access code' : '';
+    const others = kinds.filter((kind) => Object.hasOwn(kind.prices, category));
+    return [
+      `  ${category}: ${money(prices[category]!)}${lock}`,
+      ...others.map((kind) => `  ${category}/${kind.id}: ${money(kind.prices[category]!)}`),
+    ];
+  });
+  if (seatFee > 0) lines.push(`  Fee of each seat: ${money(seatFee)}`);
+  if (orderFee > 0) lines.push(`  Fee of each order: ${money(orderFee)}`);
+  const units = exponentOf(currency) === 0 ? '' : ` (--price without a decimal point: 100 is ${money(100)})`;
+  return [`Prices${units}:`, ...lines].join('\n');
 }
 
 /** `before=after` at the last `=`, which no amount holds. */

@@ -38,7 +38,9 @@ export const CreateEventBody = Type.Object({
   name: oneLine(200),
   plan: Type.String({ maxLength: 60 }),
   currency: Type.String({ pattern: '^[A-Z]{3}$' }),
-  prices: Type.Record(CategoryName, Price, { description: 'Full price by category.' }),
+  prices: Type.Record(CategoryName, Price, {
+    description: 'Full price by category; each category of the plan that seats are in needs one.',
+  }),
   kinds: Type.Optional(
     Type.Array(KindBody, {
       maxItems: priceLimits.kindsMax,
@@ -159,10 +161,20 @@ export async function createEvent(
   });
   if (outcome.kind === 'exists') throw problem('event_exists', { field: '/id' });
   if (outcome.kind === 'unknown_plan') throw problem('unknown_plan', { field: '/plan' });
+  if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'created');
   if (outcome.kind === 'partitions_refused') {
     throw problem('invalid_field', { field: `/partitions${outcome.place}`, detail: outcome.sentence });
   }
   return outcome.event;
+}
+
+/** Names the first of them in its sentence, all of them in `categories`. */
+export function noPrice(categories: string[], undone: 'created' | 'published' | 'changed') {
+  return problem('invalid_field', {
+    field: '/prices',
+    detail: `These categories have no price: ${categories.slice(0, 20).join(', ')}. Nothing was ${undone}.`,
+    extra: { categories },
+  });
 }
 
 /** Prices, fees and kinds, when a card can be charged for each seat by itself. */

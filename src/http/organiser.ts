@@ -19,7 +19,7 @@ import type { EventRecord } from '../sales/record.ts';
 import type { AccountTokens } from './account-token.ts';
 import { problem } from './errors.ts';
 import { registerOrganiserCodes } from './organiser-codes.ts';
-import { CreateEventBody, createEvent } from './organiser-events.ts';
+import { CreateEventBody, createEvent, noPrice } from './organiser-events.ts';
 import { registerOrganiserLimits } from './organiser-limits.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
 import { oneLine } from './schemas.ts';
@@ -150,7 +150,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const acceptWarnings = isSet(request.query.acceptWarnings);
       const outcome = await publishEvent(db, event, { actor, acceptWarnings });
       events.forget(event);
-      if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'published');
       if (outcome.kind === 'unsettled') {
         throw problem('plan_unsettled', { extra: { warnings: outcome.warnings } });
       }
@@ -204,7 +204,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       if (outcome.kind === 'unknown') throw problem('unknown_plan');
       if (outcome.kind === 'not_published') throw unpublished();
       if (outcome.kind === 'conflict') throw problem('version_conflict');
-      if (outcome.kind === 'no_price') throw noPrice(outcome.categories);
+      if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'changed');
       if (outcome.kind === 'busy') throw problem('busy', { retryAfterMs: 2_000 });
       if (outcome.kind === 'would_move') {
         throw problem('seats_would_move', {
@@ -363,14 +363,6 @@ function controlsOf(event: EventRecord, outcome: OnSaleOutcome) {
 
 function unpublished() {
   return problem('phase_impossible', { detail: 'Publish the event first.' });
-}
-
-function noPrice(categories: string[]) {
-  return problem('invalid_field', {
-    field: '/prices',
-    detail: `These categories have no price: ${categories.slice(0, 20).join(', ')}. Nothing was published.`,
-    extra: { categories },
-  });
 }
 
 function organiserView(event: EventRecord) {

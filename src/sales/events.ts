@@ -4,7 +4,7 @@ import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
 import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
-import { loadPlan, seatFacts } from './plans.ts';
+import { categoriesWithoutPrice, loadPlan, seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
 
 /** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
@@ -65,6 +65,8 @@ export type CreateEventOutcome =
   | { kind: 'created'; event: EventRecord }
   | { kind: 'exists' }
   | { kind: 'unknown_plan' }
+  /** Categories that seats of the plan are in: a draft's prices cannot be changed, so it is whole from the start. */
+  | { kind: 'no_price'; categories: string[] }
   /** `place`: a path below the list of partitions; empty: the list itself. */
   | { kind: 'partitions_refused'; place: string; sentence: string };
 
@@ -221,7 +223,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
 }
 
 async function createEvent(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome> {
-  const refused = await refusedPartitions(db, command);
+  const refused = await refusedByPlan(db, command);
   if (refused) return refused;
   const settings: EventSettings = { ...eventSettingsDefault, ...command.settings };
   const rows = await db.query<EventRow>(
@@ -244,16 +246,16 @@ async function createEvent(db: Db, command: CreateEventCommand): Promise<CreateE
     ],
   );
   const row = rows[0];
-  if (row) return { kind: 'created', event: recordOf(row) };
-  const plan = await db.query('plan_exists', 'SELECT 1 FROM plans WHERE plan_id = $1', [command.planId]);
-  return plan.length === 0 ? { kind: 'unknown_plan' } : { kind: 'exists' };
+  return row ? { kind: 'created', event: recordOf(row) } : { kind: 'exists' };
 }
 
-async function refusedPartitions(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome | null> {
-  const { partitions = [] } = command.settings;
-  if (partitions.length === 0) return null;
+async function refusedByPlan(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome | null> {
   const plan = await loadPlan(db, command.planId);
   if (!plan) return { kind: 'unknown_plan' };
+  const unpriced = categoriesWithoutPrice(plan, command.prices);
+  if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
+  const { partitions = [] } = command.settings;
+  if (partitions.length === 0) return null;
   const read = readPartitions(partitions, plan, command.redisServers ?? null);
   return read.kind === 'refused' ? { ...read, kind: 'partitions_refused' } : null;
 }

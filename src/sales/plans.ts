@@ -113,7 +113,7 @@ export async function publishEvent(
   );
   const warnings = summary?.report.warnings.filter((warning) => warning.beforeSale) ?? [];
   if (warnings.length > 0 && !command.acceptWarnings) return { kind: 'unsettled', warnings };
-  const unpriced = categoriesWithoutPrice(plan, event);
+  const unpriced = categoriesWithoutPrice(plan, event.prices);
   if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
   const numbered = numberSeats(plan, null);
   const read = readPartitions(event.settings.partitions ?? [], plan, null);
@@ -171,7 +171,7 @@ export async function replanEvent(deps: ReplanDeps, command: ReplanCommand): Pro
   if (!event.layoutHash) return { kind: 'not_published' };
   const [oldPlan, newPlan] = await Promise.all([loadPlan(db, event.planId), loadPlan(db, command.plan)]);
   if (!oldPlan || !newPlan) return { kind: 'unknown' };
-  const unpriced = categoriesWithoutPrice(newPlan, event);
+  const unpriced = categoriesWithoutPrice(newPlan, event.prices);
   if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
   const before = await seatFacts(db, event.eventNo);
   const numbered = numberSeats(newPlan, before);
@@ -356,13 +356,14 @@ function partitionColumns(seats: readonly SeatFacts[], partitions: readonly Even
   return [seats.map(({ sectionId }) => partitionOf(sectionId)), JSON.stringify(partitions)];
 }
 
-function categoriesWithoutPrice(plan: SeatingPlan, event: EventRecord): string[] {
+/** Categories that seats of the plan are in and a price list has nothing for. */
+export function categoriesWithoutPrice(plan: SeatingPlan, prices: Record<string, number>): string[] {
   const used = new Set<string>();
   for (const section of plan.sections) {
     if (section.kind === 'ga') used.add(section.category);
     for (const row of section.rows) for (const seat of row.seats) used.add(seat.category);
   }
-  return [...used].filter((category) => event.prices[category] === undefined);
+  return [...used].filter((category) => !Object.hasOwn(prices, category));
 }
 
 function summaryOf(row: PlanRow): PlanSummary {

@@ -111,15 +111,22 @@ describe('organiser', () => {
     assert.equal(again.body.plan, first.body.plan);
   });
 
-  test('every category needs a price before an event is published', async () => {
+  test('every category that seats are in needs a price from the start: a draft without one would be a dead end', async () => {
     const plan = await call('POST', '/plans', { raw: bytesOf(stadium()) });
-    const created = await call('POST', '/events', {
-      body: { id: 'unpriced', name: 'Unpriced', plan: plan.body.plan, currency: 'EUR', prices: {} },
-    });
-    assert.equal(created.status, 201);
-    const published = await call('POST', '/events/unpriced/publish');
-    assert.equal(published.body.code, 'invalid_field');
-    assert.equal(published.body.field, '/prices');
+    const names = plan.body.report.categories.map(({ name }: { name: string }) => name);
+    const [first, ...others] = names;
+    for (const [prices, missing] of [
+      [{}, names],
+      [{ [first]: 5_000 }, others],
+    ]) {
+      const refused = await call('POST', '/events', {
+        body: { id: 'unpriced', name: 'Unpriced', plan: plan.body.plan, currency: 'EUR', prices },
+      });
+      const { code, field, categories } = refused.body;
+      assert.deepEqual([refused.status, code, field, categories], [400, 'invalid_field', '/prices', missing]);
+      assert.match(refused.body.detail, /Nothing was created/);
+    }
+    assert.equal((await call('GET', '/events/unpriced')).status, 404);
     const wrong = await call('POST', '/events', {
       body: { id: 'x', name: 'X', plan: plan.body.plan, currency: 'XYZ', prices: {} },
     });
@@ -397,10 +404,9 @@ describe('organiser', () => {
       assert.ok(plan.body.report.categories.some((category: { name: string }) => category.name === name));
       const id = `named-${name.replaceAll('_', '')}`;
       const event = { id, name, plan: plan.body.plan, currency: 'EUR', prices: { Standing: 100 } };
-      assert.equal((await call('POST', '/events', { body: event })).status, 201);
-      const published = await call('POST', `/events/${id}/publish?acceptWarnings`);
+      const refused = await call('POST', '/events', { body: event });
       assert.deepEqual(
-        [published.status, published.body.field, published.body.categories],
+        [refused.status, refused.body.field, refused.body.categories],
         [400, '/prices', [name]],
       );
     }
