@@ -31,6 +31,9 @@ export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
+const ownNetwork =
+  'For receivers in your own network start Onsale, and its command line, with ONSALE_WEBHOOKS_PRIVATE=yes.';
+
 /** What keeps this text from being an endpoint's address, as a sentence; null: nothing that can be seen before it is called. */
 export function urlFault(text: string, rule: AddressRule): string | null {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -38,11 +41,15 @@ export function urlFault(text: string, rule: AddressRule): string | null {
   if (url.username || url.password) return 'The address may not hold a user or password.';
   if (url.hash) return 'Leave out the part behind #: it is never sent.';
   if (rule.privateAllowed) return null;
-  if (url.protocol !== 'https:') return 'Enter an https:// address: deliveries go over the public internet.';
+  if (url.protocol !== 'https:') {
+    return `Enter an https:// address: deliveries go over the public internet. ${ownNetwork}`;
+  }
   const host = hostOf(url);
-  if (net.isIP(host) !== 0 && !isPublicAddress(host)) return 'This address is not on the public internet.';
+  if (net.isIP(host) !== 0 && !isPublicAddress(host)) {
+    return `This address is not on the public internet. ${ownNetwork}`;
+  }
   if (/^localhost\.?$|\.(localhost|local|internal)\.?$/.test(host)) {
-    return 'This name is not on the public internet.';
+    return `This name is not on the public internet. ${ownNetwork}`;
   }
   return null;
 }

@@ -88,6 +88,9 @@ test('an endpoint’s address is https on the public internet, however the host 
   for (const url of ['https://example.org/in?key=1', 'https://example.org:8443/', 'https://1.1.1.1/']) {
     assert.equal(urlFault(url, publicOnly), null, url);
   }
+  for (const url of ['http://127.0.0.1:8080/in', 'https://10.0.0.1/', 'https://till.internal/']) {
+    assert.match(urlFault(url, publicOnly)!, /ONSALE_WEBHOOKS_PRIVATE=yes/, 'says what lets it in');
+  }
   assert.equal(urlFault('http://10.0.0.1/in', { privateAllowed: true }), null);
   assert.equal(typeof urlFault('file:///etc/passwd', { privateAllowed: true }), 'string');
 });
