@@ -48,7 +48,7 @@ export function Webhooks({ events }: { events: OrganiserEvent[] }) {
   return (
     <section class="card stack">
       <h2>{words.title}</h2>
-      <p class="muted">{`${words.help} ${words.guide}`}</p>
+      <p class="muted">{`${words.help} ${words.signed}`}</p>
       <SaidView said={said} />
       {!all && <p class="pulse">{texts.loading}</p>}
       {off > 0 && <p>{words.attention(off)}</p>}
