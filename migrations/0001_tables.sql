@@ -280,6 +280,8 @@ CREATE TABLE audit_log (
   event_no integer,
   detail   jsonb NOT NULL DEFAULT '{}'
 );
+-- For those who read the log of one event, newest first.
+CREATE INDEX audit_log_event ON audit_log (event_no, entry);
 
 CREATE TABLE organiser_sessions (
   token_hash text PRIMARY KEY,

@@ -6327,6 +6327,12 @@ ALTER TABLE ONLY public.webhook_secrets
 CREATE INDEX access_codes_batch ON public.access_codes USING btree (event_no, batch);
 
 --
+-- Name: audit_log_event; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX audit_log_event ON public.audit_log USING btree (event_no, entry);
+
+--
 -- Name: cooldowns_changed; Type: INDEX; Schema: public; Owner: -
 --
 

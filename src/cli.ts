@@ -10,6 +10,7 @@ import { examine, findingsText } from './cli/doctor.ts';
 import { registerExportCommand } from './cli/export.ts';
 import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerLimitCommands } from './cli/limits.ts';
+import { registerLogCommand } from './cli/log.ts';
 import { registerMailCommands } from './cli/mail.ts';
 import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerQueueCommands } from './cli/queue.ts';
@@ -118,6 +119,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
   registerRefundCommands(program, { ...organising, log: () => runtime().log });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
+  registerLogCommand(program, organising);
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });

@@ -18,6 +18,7 @@ import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.t
 import type { EventRecord } from '../sales/record.ts';
 import type { AccountTokens } from './account-token.ts';
 import { problem } from './errors.ts';
+import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
 import { registerOrganiserCodes } from './organiser-codes.ts';
 import { CreateEventBody, createEvent, noPrice } from './organiser-events.ts';
 import { registerOrganiserLimits } from './organiser-limits.ts';
@@ -97,6 +98,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
   await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
   registerOrganiserLimits(root, deps, sessions.require);
   registerOrganiserCodes(root, deps, sessions.require);
+  registerOrganiserAuditLog(root, deps, sessions.require);
 
   app.get(
     '/api/organiser/events',
