@@ -498,6 +498,22 @@ export function answerOf(error: unknown): { code: ProblemCode; options: ProblemO
 
 const lineWords = 'has to be one line of text: no line ends, no control characters, not only blanks';
 
+/** The values that a field may have, where it is one of a few; null: it is not. */
+function choiceWords(validation: NonNullable<FastifyError['validation']>): string | null {
+  const [first] = validation;
+  if (first?.keyword !== 'const' && first?.keyword !== 'enum') return null;
+  const values = validation
+    .filter(({ instancePath }) => instancePath === first.instancePath)
+    .flatMap(({ keyword, params }): unknown[] => {
+      if (keyword === 'const') return [params.allowedValue];
+      if (keyword === 'enum') return params.allowedValues as unknown[];
+      return keyword === 'type' && params.type === 'null' ? [null] : [];
+    })
+    .map((value) => JSON.stringify(value));
+  const last = values.pop();
+  return `has to be ${values.length === 0 ? last : `${values.join(', ')} or ${last}`}`;
+}
+
 function fieldOf(
   validation: NonNullable<FastifyError['validation']>,
   context: string | undefined,
@@ -507,7 +523,7 @@ function fieldOf(
   const missing = first.params?.missingProperty;
   const place = typeof missing === 'string' ? `${first.instancePath}/${missing}` : first.instancePath;
   const field = context === 'body' || context === undefined ? place || '/' : place.replace(/^\//, '');
-  const said = first.params?.pattern === linePattern ? lineWords : first.message;
+  const said = first.params?.pattern === linePattern ? lineWords : (choiceWords(validation) ?? first.message);
   const what = typeof missing === 'string' ? 'is missing' : (said ?? 'is not valid');
   return { field, detail: `${context === 'body' ? 'The body field' : 'The parameter'} ${field} ${what}.` };
 }

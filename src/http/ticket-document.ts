@@ -24,7 +24,12 @@ export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void
         description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
         params: OrderParams,
         querystring: Type.Object({
-          size: Type.Optional(Type.Union([Type.Literal('a4'), Type.Literal('phone')])),
+          size: Type.Optional(
+            Type.Union([Type.Literal('a4'), Type.Literal('phone')], {
+              description:
+                '`a4`, the default: to print. `phone`: as wide as the screen of a telephone. Either has a page for each ticket.',
+            }),
+          ),
         }),
         response: {
           200: { description: 'The document', content: { 'application/pdf': { schema: Type.Any() } } },

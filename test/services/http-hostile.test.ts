@@ -19,6 +19,7 @@ let routes: Route[];
 let buyer: TestBuyer;
 let organiser: string;
 let plan: string;
+let prices: Record<string, number>;
 let order: string;
 let hold: string;
 
@@ -52,8 +53,10 @@ describe('hostile requests', () => {
     hold = (await buyer.mustHold([120])).hold;
     order = (await buyer.order(hold)).body.order;
     organiser = (await buyer.post('/api/organiser/sessions', app.app.organiser)).body.token;
-    plan = (await app.app.events.find(app.event))?.planId ?? '';
-    assert.ok(organiser && plan);
+    const show = await app.app.events.find(app.event);
+    assert.ok(organiser && show);
+    plan = show.planId;
+    prices = { ...show.prices };
     const { body } = await buyer.get('/openapi.json');
     routes = Object.entries(body.paths as Record<string, Record<string, never>>).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, operation]) => ({
@@ -99,6 +102,37 @@ describe('hostile requests', () => {
       await send(route, { raw: bytes }, 'invalid UTF-8');
     }
     assert.equal(({} as { polluted?: number }).polluted, undefined);
+  });
+
+  test('a value that is none of a few is refused with all that are taken', async () => {
+    const { body } = await buyer.get('/openapi.json');
+    const described = new Set<string>();
+    const ask = async (route: Route, choice: Choice, options: RequestOptions, field: string) => {
+      const what = `${field} of ${route.method} ${route.path}`;
+      const { status, body: said } = await send(route, options, what);
+      // Something else of the request was refused before.
+      if (said.field !== field) return;
+      assert.deepEqual([status, said.code], [400, 'invalid_field'], what);
+      for (const value of choice.values) assert.ok(said.detail.includes(JSON.stringify(value)), said.detail);
+      described.add(what);
+    };
+    for (const route of routes) {
+      const place = route.place.replaceAll('/x', '/0b1d0000-0000-4000-8000-000000000000');
+      const operation = body.paths[route.path][route.method.toLowerCase()];
+      for (const { name, in: where, schema } of operation.parameters ?? []) {
+        const choice = where === 'query' ? choiceOf(schema) : null;
+        if (choice) await ask({ ...route, place: `${place}?${name}=none-of-them` }, choice, {}, name);
+      }
+      const { properties = {} } = operation.requestBody?.content?.['application/json']?.schema ?? {};
+      for (const [name, schema] of Object.entries(properties)) {
+        const choice = choiceOf(schema as object);
+        const sent = { ...takenBut(route), [name]: 'none-of-them' };
+        if (choice) await ask({ ...route, place }, choice, { body: sent }, `/${name}`);
+      }
+    }
+    assert.ok(described.has('size of GET /api/orders/{order}/tickets.pdf'));
+    assert.ok(described.has('/phase of PATCH /api/organiser/events/{event}/on-sale'));
+    assert.ok(described.size >= 8, [...described].join(', '));
   });
 
   test('each body field takes any wrong value without a 5xx', async () => {
@@ -286,8 +320,20 @@ describe('hostile requests', () => {
 /** A body in which all but the field that is tried would be taken. The version is nobody's, so that no sale changes. */
 function takenBut({ path }: Route): object {
   if (!path.includes('organiser')) return { pass: buyer.pass, ticket: 'x', seats: [{ seat: 1 }] };
-  const event = { name: 'x', currency: 'EUR', prices: {}, seats: [1], reason: 'x' };
+  const event = { name: 'x', currency: 'EUR', prices, seats: [1], reason: 'x' };
   return { ...event, plan, expectedVersion: 0 };
+}
+
+interface Choice {
+  values: unknown[];
+}
+
+/** Null: anything of its type is taken. */
+function choiceOf(schema: { anyOf?: object[] }): Choice | null {
+  const values = (schema.anyOf ?? []).flatMap((one: { const?: unknown; enum?: unknown[] }) =>
+    one.const === undefined ? (one.enum ?? []) : [one.const],
+  );
+  return values.length > 0 && values.length === schema.anyOf?.length ? { values } : null;
 }
 
 function propertiesOf(operation: {
