@@ -50,7 +50,7 @@ interface AxeResult {
   violations: { id: string; impact: string | null; help: string; nodes: { target: unknown[] }[] }[];
 }
 
-/** No serious or critical finding, and nothing that has to be scrolled sideways. */
+/** No serious or critical finding, nothing that has to be scrolled sideways, no field that sticks out of its column. */
 export async function assertAccessible(page: Page, state: string): Promise<void> {
   // Evaluated, not added as a script: the pages' policy lets nobody add one.
   await page.evaluate(axeSource);
@@ -68,6 +68,15 @@ export async function assertAccessible(page: Page, state: string): Promise<void>
     needed: document.documentElement.scrollWidth,
   }));
   assert.ok(needed <= width, `${state}: ${needed} px wide in a window of ${width}`);
+  const tooWide = await page.locator('input, select, textarea').evaluateAll((fields) =>
+    fields.flatMap((field) => {
+      const [own, column] = [field, field.parentElement!].map((node) => node.getBoundingClientRect());
+      return own!.width > 0 && own!.right > column!.right + 1
+        ? [field.id || field.outerHTML.slice(0, 80)]
+        : [];
+    }),
+  );
+  assert.deepEqual(tooWide, [], `${state}: fields as wide as their columns`);
 }
 
 /** From the event's page through the line to the seats. */

@@ -4,7 +4,7 @@ import { count, plural } from './format.ts';
 export const enWebhooks = {
   title: 'Webhooks',
   help: 'Addresses of yours that are told what happens: purchases, refunds, the sale’s phases.',
-  guide: 'How to verify a delivery stands in docs/guides/webhooks.md.',
+  signed: 'Each is signed with the secret of its address, so that the receiver can tell whom it is from.',
   none: 'Nobody is told yet.',
   url: 'Address',
   urlHint: 'https://…, on the public internet.',
