@@ -11,6 +11,7 @@ import {
   waitForRest,
 } from '../audit/audit.ts';
 import type { MoneySource, PaymentSeen } from '../audit/money.ts';
+import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Db } from '../sales/db.ts';
@@ -89,7 +90,7 @@ async function audit(
     if (flags.json) print(JSON.stringify({ reports }));
     const broken = reports.reduce((sum, { violations }) => sum + violations, 0);
     const unread = reports.flatMap((report) => report.unread);
-    if (broken > 0) fail(`${broken} contradictions found.`);
+    if (broken > 0) fail(`${counted(broken, 'contradiction')} found.`);
     if (unread.length > 0) fail(`Not all could be read, so nothing is proved of it: ${unread.join('; ')}.`);
     if (events.length === 0) say('There is no published event to audit.');
   } finally {
@@ -188,12 +189,12 @@ const marks = { kept: 'kept    ', partly: 'partly  ', broken: 'BROKEN  ', not_ch
 export function auditText(report: AuditReport): string {
   const { transit } = report.facts;
   const under = [
-    `${transit.reserved} orders wait for their buyers`,
-    `${transit.halfway} orders between authorised and paid`,
-    `${transit.operations} money operations under way`,
-    `${transit.partitions} partitions moving or in grace`,
+    counted(transit.reserved, 'order waits for its buyer', 'orders wait for their buyers'),
+    `${counted(transit.halfway, 'order')} between authorised and paid`,
+    `${counted(transit.operations, 'money operation')} under way`,
+    `${counted(transit.partitions, 'partition')} moving or in grace`,
     ...(transit.overdue > 0
-      ? [`${transit.overdue} things overdue by more than 2 min (does a worker run?)`]
+      ? [`${counted(transit.overdue, 'thing')} overdue by more than 2 min (does a worker run?)`]
       : []),
   ];
   return [
@@ -207,7 +208,7 @@ export function auditText(report: AuditReport): string {
 }
 
 function conclusion({ violations, unread }: AuditReport): string {
-  if (violations > 0) return `${violations} contradictions.`;
+  if (violations > 0) return `${counted(violations, 'contradiction')}.`;
   return unread.length > 0 ? 'No contradiction in what could be read.' : 'No contradiction.';
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import { type CliContext, cliActor, withArbiter } from './organise.ts';
 
@@ -28,7 +29,9 @@ export function registerBlockCommands(event: Command, context: CliContext): void
           context.fail(`${count} of these seats could not be asked for just now: try again in a moment.`);
         }
         if (seats.length < guids.length)
-          context.fail(`${guids.length - seats.length} of these seats are unknown.`);
+          context.fail(
+            `${counted(guids.length - seats.length, 'of these seats is', 'of these seats are')} unknown.`,
+          );
       }),
     );
   event

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import {
   type BuyerNamed,
@@ -83,16 +84,16 @@ function reportLines(outcome: ForgetOutcome & { kind: 'forgotten' }, dryRun: boo
       `${decimalOf(paid ?? 0, currency)} ${currency} paid, ${decimalOf(refunded, currency)} given back`,
   );
   return [
-    `${dryRun ? 'Would be deleted' : 'Deleted'} (${outcome.orders.length} orders of ${events.join(', ') || 'no event'}):`,
-    `  name, e-mail address and account on ${erased.buyers} orders; ${erased.browsers} browsers`,
-    `  brand, last digits and fingerprint of ${erased.cards} cards`,
-    `  ${erased.letters} letters in the local mailbox; ${erased.mailsOwed} mails that were owed are not sent`,
-    `  ${erased.words} reasons and notes; ${erased.exceptions} exceptions from limits; ${erased.counts} counts by account`,
+    `${dryRun ? 'Would be deleted' : 'Deleted'} (${counted(outcome.orders.length, 'order')} of ${events.join(', ') || 'no event'}):`,
+    `  name, e-mail address and account on ${counted(erased.buyers, 'order')}; ${counted(erased.browsers, 'browser')}`,
+    `  brand, last digits and fingerprint of ${counted(erased.cards, 'card')}`,
+    `  ${counted(erased.letters, 'letter')} in the local mailbox; ${counted(erased.mailsOwed, 'mail that was owed is not sent', 'mails that were owed are not sent')}`,
+    `  ${counted(erased.words, 'reason or note', 'reasons and notes')}; ${counted(erased.exceptions, 'exception')} from limits; ${counted(erased.counts, 'count')} by account`,
     'Kept, without a name:',
-    `  ${kept.orders} orders with seats and amounts (${sums.join('; ') || 'nothing paid'}), ${kept.refunds} refunds: bookkeeping`,
-    `  ${kept.tickets} tickets, ${kept.validTickets} of them valid, ${kept.entries} used at the door: seats are sold once`,
-    `  ${kept.auditEntries} entries of the audit log: who did what; they name no buyer`,
-    `Kept elsewhere, not by us: ${kept.payments.length} payments at the payment provider${
+    `  ${counted(kept.orders, 'order')} with seats and amounts (${sums.join('; ') || 'nothing paid'}), ${counted(kept.refunds, 'refund')}: bookkeeping`,
+    `  ${counted(kept.tickets, 'ticket')}, ${kept.validTickets} of them valid, ${kept.entries} used at the door: seats are sold once`,
+    `  ${counted(kept.auditEntries, 'entry', 'entries')} of the audit log: who did what; no buyer is named`,
+    `Kept elsewhere, not by us: ${counted(kept.payments.length, 'payment')} at the payment provider${
       kept.payments.length > 0 ? ` (${kept.payments.join(', ')})` : ''
     }, mails that were sent, backups.`,
   ];

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { CsvError, parse } from 'csv-parse/sync';
+import { counted } from '../core/counted.ts';
 import { canonicalCode } from '../core/prices.ts';
 import { HttpProblem } from '../http/errors.ts';
 import { type CodesWish, codesFile, makeCodes } from '../http/organiser-codes.ts';
@@ -210,14 +211,18 @@ function opensText({
   return [...(presale ? ['presale'] : []), ...categories, ...kinds].join(', ');
 }
 
+function usesText({ used, usesMax }: Pick<CodeBatch, 'used' | 'usesMax'>): string {
+  return usesMax === null ? counted(used, 'use') : `${used} of ${counted(usesMax, 'use')}`;
+}
+
 function batchText(one: CodeBatch): string {
-  const uses = one.usesMax === null ? `${one.used} uses` : `${one.used} of ${one.usesMax} uses`;
+  const uses = usesText(one);
   const revoked = one.revoked > 0 ? `, ${one.revoked} revoked` : '';
-  return `${one.batch}  ${one.codes} codes${revoked}  ${uses}  opens ${opensText(one)}  ${one.label}`;
+  return `${one.batch}  ${counted(one.codes, 'code')}${revoked}  ${uses}  opens ${opensText(one)}  ${one.label}`;
 }
 
 function codeText(one: AccessCode): string {
-  const uses = one.usesMax === null ? `${one.used} uses` : `${one.used} of ${one.usesMax} uses`;
+  const uses = usesText(one);
   const state = one.revokedAt === null ? '' : '  revoked';
   return `${one.code}  ${uses}${state}`;
 }

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { type CrowdReport, runCrowd } from '../crowd/crowd.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { type Random, seededRandom } from '../runtime/random.ts';
@@ -60,7 +61,7 @@ export function registerCrowdCommand(
         onProgress: flags.json ? undefined : (progress) => print(progressLine(progress)),
       });
       print(flags.json ? JSON.stringify(report) : reportText(report));
-      if (report.faults.length > 0) fail(`${report.faults.length} unexpected answers.`);
+      if (report.faults.length > 0) fail(`${counted(report.faults.length, 'unexpected answer')}.`);
     });
 }
 
@@ -80,13 +81,13 @@ function isLoopback(url: string): boolean {
 
 function progressLine(report: CrowdReport): string {
   const { ends } = report;
-  return `${Math.round(report.tookMs / 1_000)} s: ${report.arrived}/${report.buyers} arrived, ${report.present} present, ${ends.bought} bought ${report.seatsBought} seats, ${ends.sold_out} told sold out, ${report.refusedTaken} refusals`;
+  return `${Math.round(report.tookMs / 1_000)} s: ${report.arrived}/${report.buyers} arrived, ${report.present} present, ${ends.bought} bought ${counted(report.seatsBought, 'seat')}, ${ends.sold_out} told sold out, ${counted(report.refusedTaken, 'refusal')}`;
 }
 
 function reportText(report: CrowdReport): string {
   const lines = [
     '',
-    `${report.buyers} buyers in ${Math.round(report.tookMs / 1_000)} s, ${report.requests} requests`,
+    `${counted(report.buyers, 'buyer')} in ${Math.round(report.tookMs / 1_000)} s, ${counted(report.requests, 'request')}`,
     ...Object.entries(report.ends).map(([end, count]) => `  ${end.padEnd(10)} ${count}`),
     `  seats bought ${report.seatsBought}, refusals "taken" ${report.refusedTaken}`,
     '  answers: ' +

@@ -1,3 +1,4 @@
+import { counted } from '../core/counted.ts';
 import { defaultRedis } from '../runtime/config.ts';
 import type { Finding } from './doctor.ts';
 
@@ -69,7 +70,7 @@ interface Place {
 }
 
 function placeText({ mode, store, partitions, reason, since }: Place): string {
-  const seats = partitions === 1 ? 'one partition' : `${partitions} partitions`;
+  const seats = counted(partitions, 'partition');
   const redis = `Redis ${store ?? defaultRedis}`;
   if (mode === 'redis') return `${seats} decided by ${redis}, since ${since}`;
   if (mode === 'moving') return `${seats} on the way to ${redis}`;

@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
 import type { Runtime } from '../app.ts';
+import { counted } from '../core/counted.ts';
 import { brokenOff, type RoundResult, roundLine, summaryTable, targets } from '../gameday/results.ts';
 import { paces, runRound } from '../gameday/round.ts';
 import { OtherProgram, openRounds, programTree, type RoundsFile } from '../gameday/rounds-file.ts';
@@ -214,8 +215,8 @@ function keptRounds(file: string | undefined, fail: (sentence: string) => void):
 function verdict(results: readonly RoundResult[], fail: (sentence: string) => void): void {
   const broken = results.filter(({ problems }) => problems.length > 0).length;
   const missed = results.filter(({ missed: list }) => list.length > 0).length;
-  if (broken > 0) fail(`${broken} of ${results.length} rounds broke a promise.`);
-  if (missed > 0) fail(`${missed} of ${results.length} rounds missed a target.`);
+  if (broken > 0) fail(`${broken} of ${counted(results.length, 'round')} broke a promise.`);
+  if (missed > 0) fail(`${missed} of ${counted(results.length, 'round')} missed a target.`);
   if (results.length === 0) fail('No round was played.');
 }
 

@@ -232,7 +232,7 @@ function limitLines({ accountSeatsMax, instrumentSeatsMax, cooldown }: EventLimi
     `Seats per card: ${instrumentSeatsMax ?? 'no limit'}`,
     cooldown === null
       ? 'Cooldown: none'
-      : `Cooldown: from ${cooldown.afterUnpaid} unpaid holds in a row on, ${seconds(cooldown.firstMs)} doubling to ${seconds(cooldown.maxMs)}; forgotten after ${seconds(cooldown.forgetMs)}`,
+      : `Cooldown: from ${cooldown.afterUnpaid === 1 ? 'the first unpaid hold' : `${cooldown.afterUnpaid} unpaid holds in a row`} on, ${seconds(cooldown.firstMs)} doubling to ${seconds(cooldown.maxMs)}; forgotten after ${seconds(cooldown.forgetMs)}`,
   ];
 }
 

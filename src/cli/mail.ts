@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import { type MailSheet, mailSheet, mailsOfOrder, mailTroubles, resendMail } from '../fulfilment/mails.ts';
 import { type CliContext, cliActor, withDatabase } from './organise.ts';
@@ -56,7 +57,7 @@ function listCommand(
     const { count, mails } = await mailTroubles(db, listedMax);
     if (json) context.print(JSON.stringify({ count, mails }));
     else for (const one of mails) context.print(lineOf(one));
-    if (count > 0) context.fail(`${count} mails were refused or not taken yet.`);
+    if (count > 0) context.fail(`${counted(count, 'mail was', 'mails were')} refused or not taken yet.`);
     else if (!json) context.print('None.');
   });
 }
@@ -90,7 +91,7 @@ const timeText = (at: number): string => new Date(at).toISOString();
 
 function lineOf(one: MailSheet): string {
   const error = one.error === null ? '' : `: ${one.error}`;
-  return `${timeText(one.updatedAt)}  ${one.mail}  ${one.what} of order ${one.order} (${one.event})  ${one.state}, ${one.attempts} attempts${error}`;
+  return `${timeText(one.updatedAt)}  ${one.mail}  ${one.what} of order ${one.order} (${one.event})  ${one.state}, ${counted(one.attempts, 'attempt')}${error}`;
 }
 
 function sheetText(one: MailSheet): string {
@@ -102,7 +103,7 @@ function sheetText(one: MailSheet): string {
         : `Tried again at ${timeText(one.nextAt)}.`;
   return [
     `Mail ${one.mail}: ${one.what} of order ${one.order} (${one.event}).`,
-    `${one.state}, ${one.attempts} attempts; owed since ${timeText(one.createdAt)}, changed at ${timeText(one.updatedAt)}.`,
+    `${one.state}, ${counted(one.attempts, 'attempt')}; owed since ${timeText(one.createdAt)}, changed at ${timeText(one.updatedAt)}.`,
     ...(one.copyOf === null ? [] : [`A copy of mail ${one.copyOf}.`]),
     ...(one.error === null ? [] : [`Last error: ${one.error}`]),
     ...(next === null ? [] : [next]),

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { decimalOf, isSellable } from '../core/money.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
@@ -116,7 +117,7 @@ function registerEventCommands(program: Command, context: CliContext): void {
         const outcome = await publishEvent(db, record, { actor: cliActor, acceptWarnings });
         if (outcome.kind === 'published') {
           if (flags.json) return context.print(JSON.stringify(outcome));
-          context.print(`Published ${id} with ${outcome.seats} seats.`);
+          context.print(`Published ${id} with ${counted(outcome.seats, 'seat')}.`);
           context.print(priceListText(record));
         } else if (outcome.kind === 'no_price') {
           context.fail(
@@ -176,7 +177,7 @@ function registerEventCommands(program: Command, context: CliContext): void {
         else if (all.length === 0) context.print('No events yet: onsale event create --help');
         else
           for (const one of all)
-            context.print(`${one.event}  ${one.phase}  ${one.seatCount} seats  ${one.name}`);
+            context.print(`${one.event}  ${one.phase}  ${counted(one.seatCount, 'seat')}  ${one.name}`);
       }),
     );
 
@@ -316,7 +317,7 @@ async function replanCommand(
       );
     } else if (outcome.kind === 'would_move') {
       context.fail(
-        `The new plan puts ${outcome.seats.length} seats into sections that are sold in another part of the house. Nothing was changed.`,
+        `The new plan puts ${counted(outcome.seats.length, 'seat')} into sections that are sold in another part of the house. Nothing was changed.`,
       );
     } else if (outcome.kind === 'would_lose') {
       const list = outcome.seats
@@ -324,15 +325,15 @@ async function replanCommand(
         .map((seat) => `  ${seat.sectionId} ${seat.row} ${seat.label}: ${seat.state}`);
       context.fail(
         [
-          `The new plan would lose ${outcome.seats.length} seats that somebody has. Nothing was changed.`,
+          `The new plan would lose ${counted(outcome.seats.length, 'seat')} that somebody has. Nothing was changed.`,
           ...list,
         ].join('\n'),
       );
     } else if (!flags.json) {
       const removed = outcome.kind === 'dry_run' ? outcome.removed.length : outcome.removed;
-      const verb = outcome.kind === 'dry_run' ? 'would be' : 'were';
+      const verb = (n: number) => (outcome.kind === 'dry_run' ? 'would be' : n === 1 ? 'was' : 'were');
       context.print(
-        `${outcome.kept} seats kept; ${outcome.added} ${verb} added, ${removed} ${verb} blocked.`,
+        `${counted(outcome.kept, 'seat')} kept; ${outcome.added} ${verb(outcome.added)} added, ${removed} ${verb(removed)} blocked.`,
       );
     }
     if (outcome.kind === 'replanned' && outcome.untold.length > 0) {
@@ -354,7 +355,7 @@ function figuresText(figures: SalesFigures, currency: string): string {
   const money = (minor: number) => `${decimalOf(minor, currency)} ${currency}`;
   const lines = figures.sold.map(
     ({ category, kind, tickets, prices, fees }) =>
-      `  ${category}, ${kind}: ${tickets} tickets, ${money(prices)} and ${money(fees)} of fees`,
+      `  ${category}, ${kind}: ${counted(tickets, 'ticket')}, ${money(prices)} and ${money(fees)} of fees`,
   );
   const orders = Object.entries(figures.orders).map(([state, n]) => `${n} ${state}`);
   return [

@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import type { PlanProblem, PlanReport, PlanWarning } from '../core/plan-report.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
@@ -105,7 +106,9 @@ async function showCommand(
     if (id === undefined) {
       if (flags.json) context.print(JSON.stringify(plans));
       else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
-      else for (const plan of plans) context.print(`${plan.plan}  ${plan.report.seats} seats  ${plan.name}`);
+      else
+        for (const plan of plans)
+          context.print(`${plan.plan}  ${counted(plan.report.seats, 'seat')}  ${plan.name}`);
       return;
     }
     const plan = await loadPlan(db, id);
@@ -121,7 +124,7 @@ async function showCommand(
 
 function reportText(report: PlanReport): string {
   const lines = [
-    `${report.name}: ${report.seats} seats (${report.gaUnits} of them general admission), ${report.sections} sections, ${report.rows} rows`,
+    `${report.name}: ${counted(report.seats, 'seat')} (${report.gaUnits} of them general admission), ${counted(report.sections, 'section')}, ${counted(report.rows, 'row')}`,
     ...report.categories.map(({ name, seats }) => `  category ${name}: ${seats}`),
   ];
   for (const warning of report.warnings) {

@@ -8,6 +8,7 @@ import {
   type ReconcileOutcome,
   reconcileSchedule,
 } from '../checkout/reconcile-report.ts';
+import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Db } from '../sales/db.ts';
@@ -115,9 +116,12 @@ function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome
   else if (outcome.kind === 'compared') context.print(reportText(outcome.run.counts, underWay, findings));
   if (outcome.kind === 'unanswered') context.fail(`The provider could not be asked: ${outcome.detail}.`);
   else if (outcome.kind === 'taken') context.fail('The comparison was taken over by another process.');
-  else if (findings.length > 0) context.fail(`${findings.length} things do not fit.`);
+  else if (findings.length > 0)
+    context.fail(`${counted(findings.length, 'thing does not fit', 'things do not fit')}.`);
   if ((run.counts.unanswered ?? 0) > 0)
-    context.fail(`${run.counts.unanswered} payments could not be looked up: compare again later.`);
+    context.fail(
+      `${counted(run.counts.unanswered!, 'payment')} could not be looked up: compare again later.`,
+    );
 }
 
 function reportText(

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { openRefunds } from '../app-refunds.ts';
 import { cancellationText } from '../checkout/cancel-event.ts';
 import type { RefundOutcome } from '../checkout/refunds.ts';
+import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { assert, impossible } from '../core/outcome.ts';
 import {
@@ -146,7 +147,7 @@ async function orderCommand(context: RefundContext, order: string, flags: Refund
       if (flags.json) context.print(JSON.stringify(would));
       else
         context.print(
-          `${would.tickets.length} tickets, ${sum} ${known?.currency ?? ''}. Nothing was changed.`,
+          `${counted(would.tickets.length, 'ticket')}, ${sum} ${known?.currency ?? ''}. Nothing was changed.`,
         );
       return;
     }
@@ -197,7 +198,7 @@ async function listCommand(
 
 function refundLine({ refund, order, amount, currency, state, detail, tickets }: Refund): string {
   const sum = `${decimalOf(amount, currency)} ${currency}`;
-  return `${refund}  ${state}  ${sum}  ${tickets.length} tickets of order ${order}${detail ? `  (${detail})` : ''}`;
+  return `${refund}  ${state}  ${sum}  ${counted(tickets.length, 'ticket')} of order ${order}${detail ? `  (${detail})` : ''}`;
 }
 
 interface CancelFlags {
@@ -287,8 +288,8 @@ async function askCommand(
   if (json) return context.print(JSON.stringify({ ...shown, confirmation: code }));
   context.print(
     [
-      `Cancelling ${event.name} would close its sale for good, refund ${shown.orders} orders with ${shown.tickets} tickets,`,
-      `${decimalOf(shown.amount, shown.currency)} ${shown.currency} in all, and end ${shown.unpaidOrders} unpaid orders. Nothing has happened yet.`,
+      `Cancelling ${event.name} would close its sale for good, refund ${counted(shown.orders, 'order')} with ${counted(shown.tickets, 'ticket')},`,
+      `${decimalOf(shown.amount, shown.currency)} ${shown.currency} in all, and end ${counted(shown.unpaidOrders, 'unpaid order')}. Nothing has happened yet.`,
       `To do it, give the same command once more within ten minutes with: --confirm ${code}`,
     ].join('\n'),
   );
@@ -315,7 +316,7 @@ async function statusCommand(context: RefundContext, id: string, flags: StatusFl
     for (let after: string | null = null; ; ) {
       const page = await cancellations.outcomes(event.eventNo, after, most);
       for (const one of page) {
-        const text = `${one.order}  ${one.outcome}  ${one.amount}  ${one.tickets} tickets${one.detail ? `  (${one.detail})` : ''}`;
+        const text = `${one.order}  ${one.outcome}  ${one.amount}  ${counted(one.tickets, 'ticket')}${one.detail ? `  (${one.detail})` : ''}`;
         context.print(flags.json ? JSON.stringify(one) : text);
       }
       if (page.length < most) return;
@@ -345,7 +346,8 @@ async function follow(
 }
 
 function sayFailed(context: RefundContext, { refunds }: Cancellation): void {
-  if (refunds.failed) context.fail(`${refunds.failed.refunds} refunds failed: --retry tries them again.`);
+  if (refunds.failed)
+    context.fail(`${counted(refunds.failed.refunds, 'refund')} failed: --retry tries again.`);
 }
 
 const isId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { type AddressRule, urlFault } from '../fulfilment/webhook-addresses.ts';
 import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
 import { createEvents } from '../sales/events.ts';
@@ -215,7 +216,7 @@ function endpointLine(one: WebhookEndpoint): string {
   const of = one.event ? `event ${one.event}` : 'every event';
   const parts = [one.endpoint, one.state, one.url, of, `${one.due} due`];
   if (one.disabledWhy) parts.push(one.disabledWhy);
-  else if (one.failures > 0) parts.push(`${one.failures} attempts in vain`);
+  else if (one.failures > 0) parts.push(`${counted(one.failures, 'attempt')} in vain`);
   return parts.join('  ');
 }
 

@@ -141,7 +141,7 @@ export const problemCodes = {
     status: 409,
     title: 'A short wait before the next hold',
     advice:
-      'Several holds ended without payment. Nothing is lost: wait until the time named, then hold seats again.',
+      'Holds of yours ended without payment. Nothing is lost: wait until the time named, then hold seats again.',
   },
   hold_ordered: {
     status: 409,

@@ -1,6 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import { phases } from '../core/phase.ts';
 import { planLimits, type SeatNo } from '../core/seat-map.ts';
@@ -218,7 +219,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       }
       if (outcome.kind === 'would_lose') {
         throw problem('seats_in_use', {
-          detail: `The new plan would lose ${outcome.seats.length} seats that are held, reserved or sold. Nothing was changed.`,
+          detail: `The new plan would lose ${counted(outcome.seats.length, 'seat that is', 'seats that are')} held, reserved or sold. Nothing was changed.`,
           extra: {
             seats: outcome.seats.slice(0, planLimits.problemsListedMax),
             seatCount: outcome.seats.length,
@@ -327,7 +328,7 @@ function registerPlanImport(
       const outcome = importPlan(body, { name, format, mapping: mapping?.mapping });
       if (outcome.kind === 'refused') {
         throw problem('plan_refused', {
-          detail: `The file has ${outcome.problemCount} problem${outcome.problemCount === 1 ? '' : 's'}; nothing was stored. Mend the places listed and import it again.`,
+          detail: `The file has ${counted(outcome.problemCount, 'problem')}; nothing was stored. Mend the places listed and import it again.`,
           extra: { problems: outcome.problems, problemCount: outcome.problemCount, report: outcome.report },
         });
       }

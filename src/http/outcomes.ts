@@ -1,4 +1,5 @@
 import type { CheckoutReserveOutcome, CloseOutcome, PayOutcome } from '../checkout/outcomes.ts';
+import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
@@ -98,7 +99,7 @@ export function problemOfReserve(
       return problemOfCode(outcome.why, outcome.seatsMax);
     case 'limit':
       return problem('account_limit', {
-        detail: `At most ${outcome.max} seats of this event may be bought with one e-mail address; ${outcome.used} are.`,
+        detail: `At most ${counted(outcome.max, 'seat')} of this event may be bought with one e-mail address; ${counted(outcome.used, 'is', 'are')}.`,
         extra: { max: outcome.max, used: outcome.used },
       });
     case 'not_open':

@@ -202,7 +202,7 @@ describe('exports, and forgetting over HTTP and at the command line', () => {
     assert.match(refused.err, /has valid tickets, and the event is not over/);
     const flags = ['--even-though-tickets-become-nameless', '--dry-run'];
     const would = await onsale(['buyer', 'forget', '--order', other.id, ...flags], app.env);
-    assert.match(would.out, /^Would be deleted \(1 orders of show\)[\s\S]*bookkeeping/, would.err);
+    assert.match(would.out, /^Would be deleted \(1 order of show\)[\s\S]*bookkeeping/, would.err);
     assert.ok(email);
   });
 
