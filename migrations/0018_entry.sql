@@ -26,6 +26,28 @@ CREATE TABLE entry_scans (
 );
 CREATE INDEX entry_scans_ticket ON entry_scans (event_no, ticket_id);
 
+-- Public keys that this installation's tickets were signed with: what was sold under a key that got lost since, or under
+-- another machine's, lets in as well.
+CREATE TABLE ticket_keys (
+  key_id        text PRIMARY KEY,            -- hex, as codes name their key
+  public_key    text NOT NULL,               -- PEM (SPKI)
+  first_seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  last_seen_at  timestamptz NOT NULL DEFAULT clock_timestamp()   -- a process started with it
+);
+
+-- Records the key that a process starts with. {first: nobody started with it before, others: how many more keys are known}.
+-- One after the other: of two new keys that come at once, one is told of the other.
+CREATE FUNCTION ticket_key_seen(p_key_id text, p_public_key text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  v_first boolean;
+BEGIN
+  LOCK TABLE ticket_keys IN SHARE ROW EXCLUSIVE MODE;
+  UPDATE ticket_keys SET last_seen_at = clock_timestamp() WHERE key_id = p_key_id;
+  v_first := NOT FOUND;
+  IF v_first THEN INSERT INTO ticket_keys (key_id, public_key) VALUES (p_key_id, p_public_key); END IF;
+  RETURN jsonb_build_object('first', v_first, 'others', (SELECT count(*) FROM ticket_keys WHERE key_id <> p_key_id));
+END $$;
+
 -- Why a ticket lets nobody in; null when it does. 'unknown': no such ticket, of another copy of the database.
 CREATE FUNCTION entry_refusal(p_phase text, t tickets) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE

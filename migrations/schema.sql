@@ -4940,6 +4940,23 @@ BEGIN
 END $$;
 
 --
+-- Name: ticket_key_seen(text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.ticket_key_seen(p_key_id text, p_public_key text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_first boolean;
+BEGIN
+  LOCK TABLE ticket_keys IN SHARE ROW EXCLUSIVE MODE;
+  UPDATE ticket_keys SET last_seen_at = clock_timestamp() WHERE key_id = p_key_id;
+  v_first := NOT FOUND;
+  IF v_first THEN INSERT INTO ticket_keys (key_id, public_key) VALUES (p_key_id, p_public_key); END IF;
+  RETURN jsonb_build_object('first', v_first, 'others', (SELECT count(*) FROM ticket_keys WHERE key_id <> p_key_id));
+END $$;
+
+--
 -- Name: webhook_again(uuid, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -5836,6 +5853,17 @@ CREATE TABLE public.seats (
 PARTITION BY LIST (event_no);
 
 --
+-- Name: ticket_keys; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.ticket_keys (
+    key_id text NOT NULL,
+    public_key text NOT NULL,
+    first_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+--
 -- Name: webhook_attempts; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -6284,6 +6312,13 @@ ALTER TABLE ONLY public.schema_migrations
 
 ALTER TABLE ONLY public.seats
     ADD CONSTRAINT seats_pkey PRIMARY KEY (seat_no, event_no);
+
+--
+-- Name: ticket_keys ticket_keys_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.ticket_keys
+    ADD CONSTRAINT ticket_keys_pkey PRIMARY KEY (key_id);
 
 --
 -- Name: tickets tickets_pkey; Type: CONSTRAINT; Schema: public; Owner: -

@@ -20,11 +20,12 @@ import {
   ownKeys,
   startConfiguredRedis,
 } from './app-stores.ts';
+import { openTicketKeys } from './app-ticket-keys.ts';
 import { startWebhooks } from './app-webhooks.ts';
 import { createCheckout } from './checkout/checkout.ts';
 import { createInbox } from './checkout/inbox.ts';
 import { createReconciler } from './checkout/reconcile.ts';
-import { signTicketCode, storedTicketKey } from './fulfilment/ticket-code.ts';
+import { signTicketCode } from './fulfilment/ticket-code.ts';
 import { createAccessCodes } from './http/access-codes.ts';
 import { createAccountTokens } from './http/account-token.ts';
 import type { HttpDeps } from './http/deps.ts';
@@ -219,7 +220,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const own = { db: leaderDb, watchDb, redis, owner, payment, timeZone, shutdown };
     ({ look } = startController({ ...options, ...line, ...own }));
   }
-  const ticketKey = storedTicketKey(config.dataDir);
+  const signs = started.has('web') || started.has('worker');
+  const { ticketKey, ticketKeys } = await openTicketKeys(config, { db, clock, log, signs });
   const documents = openDocuments(config, { db, events, ticketKey, shutdown });
   const fulfil = (publicUrl: string): void => {
     if (!started.has('worker')) return;
@@ -319,9 +321,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
       const exporting = { ...organiserDeps, url: databaseUrl, dataDir: config.dataDir, ticketKey };
       registerOrganiserExports(scope, exporting, signedIn);
     }),
-    gates.guarding((scope) =>
-      registerOrganiserEntry(scope, { db, events, publicKey: ticketKey.publicKey }, gates.require),
-    ),
+    gates.guarding((scope) => registerOrganiserEntry(scope, { db, events, ticketKeys }, gates.require)),
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
     ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
   ]);

@@ -8,6 +8,7 @@ import { projectDir } from '../runtime/project-dir.ts';
 import { reachDatabase } from './database.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
+import { examineTicketKeys } from './doctor-ticket-keys.ts';
 
 export interface Finding {
   check: string;
@@ -40,8 +41,7 @@ export async function examine(config: Config, runtime: Runtime): Promise<Finding
     return [...findings, ...(await examineRedis(config, runtime)), await payments(config, runtime)];
   }
   try {
-    const servers = config.redis.servers.map(({ name }) => name);
-    findings.push(...(await database(reached.url, runtime, servers)));
+    findings.push(...(await database(reached.url, runtime, config)));
   } finally {
     await reached.close();
   }
@@ -70,7 +70,8 @@ async function disk(config: Config): Promise<Finding> {
   return { check, state: 'ok', detail };
 }
 
-async function database(url: string, runtime: Runtime, servers: readonly string[]): Promise<Finding[]> {
+async function database(url: string, runtime: Runtime, config: Config): Promise<Finding[]> {
+  const servers = config.redis.servers.map(({ name }) => name);
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: 5_000,
@@ -87,6 +88,7 @@ async function database(url: string, runtime: Runtime, servers: readonly string[
       ...(await durability(ask)),
       await clockSkew(ask, runtime),
       ...(await examinePartitions(ask, servers)),
+      ...(await examineTicketKeys(ask, config.dataDir)),
     ];
   } catch (error) {
     return [

@@ -4,10 +4,11 @@ import type { Command } from 'commander';
 import { Argument, Option } from 'commander';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
-import { storedTicketKey, type TicketKey, ticketKeyFiles } from '../fulfilment/ticket-code.ts';
+import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
 import { audit } from '../sales/audit.ts';
 import type { Db } from '../sales/db.ts';
 import { createEvents } from '../sales/events.ts';
+import { recordedTicketKeys } from '../sales/ticket-keys.ts';
 import { type CliContext, cliActor } from './organise.ts';
 
 export type ExportContext = Omit<CliContext, 'openDatabase'> & {
@@ -62,6 +63,9 @@ async function exportCommand(
     if (id !== undefined && !event) {
       return context.fail(`There is no event ${id}; "onsale event list" shows all.`);
     }
+    if (key && !(await recordedTicketKeys(db)).includes(ticketKeyPem(key.publicKey))) {
+      return context.fail(strangeKey(context));
+    }
     const detail = { what, format, codes };
     await audit(db, { actor: cliActor, action: 'export', ...(event && { event: event.eventNo }), detail });
     const parts = { url, events, ...(key && { ticketKey: key }) };
@@ -100,6 +104,9 @@ async function writeWhole(
     throw error;
   }
 }
+
+const strangeKey = (context: ExportContext): string =>
+  `No process of this installation was ever started with ${ticketKeyFiles(context.dataDir()).privateKey}: no gate lets in what it signs. Copy ticket-key.pem of a machine that sells to it.`;
 
 /** Null: there is none, and that was said. A new one would sign codes that no gate knows. */
 function keyOf(context: ExportContext): TicketKey | null {

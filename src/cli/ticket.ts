@@ -1,4 +1,3 @@
-import type { KeyObject } from 'node:crypto';
 import fs from 'node:fs';
 import type { Command } from 'commander';
 import { type GateList, gateListOf, placeInList, readGateList } from '../fulfilment/gate-list.ts';
@@ -12,10 +11,15 @@ import { placeOf, placeText } from '../fulfilment/place.ts';
 import {
   codeRefusals,
   readTicketPublicKey,
+  storedTicketPublicKey,
   type TicketCodeRead,
+  type TicketKeys,
   ticketKeyFiles,
+  ticketKeyPem,
+  ticketKeysOf,
   verifyTicketCode,
 } from '../fulfilment/ticket-code.ts';
+import { createTicketKeyring, type TicketKeyring } from '../fulfilment/ticket-keys.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import {
@@ -28,6 +32,7 @@ import {
 } from '../sales/entry.ts';
 import { createEvents, type Events } from '../sales/events.ts';
 import { revokedTickets } from '../sales/refunds.ts';
+import { recordedTicketKeys } from '../sales/ticket-keys.ts';
 import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
 
 export type TicketContext = CliContext & { dataDir(): string };
@@ -43,25 +48,29 @@ export function registerTicketCommands(program: Command, context: TicketContext)
       'Check a ticket code offline: whether we issued it, unaltered, and with --revoked whether it was revoked since. Exit code 1 when not.',
     )
     .argument('<code>', 'what the QR code shows')
-    .option('--key <file>', 'public key of the issuer; that of --revoked, or in the data folder, when absent')
+    .option(
+      '--key <file>',
+      'public key of the issuer, repeat for each; those of --revoked, or that in the data folder, when absent',
+      (file: string, before: string[] | undefined) => [...(before ?? []), file],
+    )
     .option('--revoked <file>', 'gate list that "onsale ticket export" wrote')
     .option('--json', 'print JSON')
     .action((code: string, flags: VerifyFlags) => verifyCommand(context, code, flags));
   ticket
     .command('export')
     .description(
-      'Write the gate list of an event: the public key, the tickets that were revoked, and where each seat is.',
+      'Write the gate list of an event: the public keys, the tickets that were revoked, and where each seat is.',
     )
     .argument('<event>', 'the id in its address')
     .option('--out <file>', 'to this file; to the output when absent')
     .action((id: string, flags: { out?: string }) =>
       withEvent(context, id, async (db, events, event) => {
-        const key = publicKeyOf(context);
-        if (!key) return;
+        const keys = await (await keyringOf(context, db)).all();
+        if (keys.length === 0) return context.fail('No key is recorded yet: "onsale start" makes one.');
         const asOf = await recordTime(db);
         const revoked = await revokedTickets(db, event.eventNo);
         const house = event.layoutHash ? await events.house(event) : null;
-        const list = gateListOf({ event, asOf, publicKey: key, revoked, house });
+        const list = gateListOf({ event, asOf, keys, revoked, house });
         if (flags.out === undefined) return context.print(JSON.stringify(list));
         fs.writeFileSync(flags.out, `${JSON.stringify(list)}\n`);
         context.print(
@@ -113,7 +122,7 @@ interface UndoFlags {
 }
 
 interface VerifyFlags {
-  key?: string;
+  key?: string[];
   revoked?: string;
   json?: boolean;
 }
@@ -121,9 +130,9 @@ interface VerifyFlags {
 function verifyCommand(context: TicketContext, code: string, flags: VerifyFlags): void {
   const gate = flags.revoked === undefined ? null : gateListIn(context, flags.revoked);
   if (gate === undefined) return;
-  const key = flags.key === undefined && gate ? gate.publicKey : publicKeyOf(context, flags.key);
-  if (!key) return;
-  const read = verifyTicketCode(key, code);
+  const keys = flags.key === undefined && gate ? gate.keys : keysIn(context, flags.key);
+  if (!keys) return;
+  const read = verifyTicketCode(keys, code);
   const judged: Judged = read.kind === 'valid' && gate ? judgedBy(gate.list, read) : read;
   const listed = gate ? { asOf: gate.list.asOf, ageMs: ageOf(gate.list, context.clock) } : undefined;
   const age = listed
@@ -164,10 +173,7 @@ function judgedBy(list: GateList, read: Valid): Judged {
 }
 
 /** Undefined: it cannot be read, and that was said. */
-function gateListIn(
-  context: TicketContext,
-  file: string,
-): { list: GateList; publicKey: KeyObject } | undefined {
+function gateListIn(context: TicketContext, file: string): { list: GateList; keys: TicketKeys } | undefined {
   if (!fs.existsSync(file)) {
     context.fail(`There is no file ${file}: "onsale ticket export" writes it.`);
     return undefined;
@@ -178,12 +184,28 @@ function gateListIn(
   return undefined;
 }
 
-/** Null: there is none, and that was said. */
-function publicKeyOf(context: TicketContext, named?: string): KeyObject | null {
-  const file = named ?? ticketKeyFiles(context.dataDir()).publicKey;
-  if (fs.existsSync(file)) return readTicketPublicKey(file);
-  context.fail(`There is no key ${file}: "onsale start" makes it; --key names another.`);
-  return null;
+/** Of these files, or the data folder's. Null: one is missing or no key, and that was said. */
+function keysIn(context: TicketContext, files: readonly string[] | undefined): TicketKeys | null {
+  if (files === undefined) {
+    const own = storedTicketPublicKey(context.dataDir());
+    if (own) return ticketKeysOf([own]);
+    const { publicKey } = ticketKeyFiles(context.dataDir());
+    context.fail(`There is no key ${publicKey}: "onsale start" makes it; --key names another.`);
+    return null;
+  }
+  try {
+    return ticketKeysOf(files.map(readTicketPublicKey));
+  } catch (error) {
+    context.fail(`--key takes files that hold a public key (PEM): ${(error as Error).message}`);
+    return null;
+  }
+}
+
+/** All keys of the installation. This data folder's is the present one, unless no process ever signed with it. */
+async function keyringOf({ dataDir, clock }: TicketContext, db: Db): Promise<TicketKeyring> {
+  const stored = storedTicketPublicKey(dataDir());
+  const isRecorded = stored && (await recordedTicketKeys(db)).includes(ticketKeyPem(stored));
+  return createTicketKeyring({ db, own: isRecorded ? stored : null, clock });
 }
 
 /** By this machine's clock, which may be wrong: a list from the future is as new as can be. */
@@ -207,15 +229,13 @@ async function checkInCommand(
   if (gate !== null && (gate === '' || gate.length > entryBounds.gateLengthMax)) {
     return context.fail(`--gate takes a name of ${entryBounds.gateLengthMax} characters at most.`);
   }
-  const key = publicKeyOf(context);
-  if (!key) return;
-  const read = verifyTicketCode(key, code);
-  if (read.kind !== 'valid') {
-    if (flags.json) context.print(JSON.stringify({ kind: 'forged', why: read.kind }));
-    return context.fail(codeRefusals[read.kind]);
-  }
-  const { event, ticket } = read.code;
   const enter = async (db: Db, events: Events, here: number | null): Promise<void> => {
+    const read = await (await keyringOf(context, db)).verify(code);
+    if (read.kind !== 'valid') {
+      if (flags.json) context.print(JSON.stringify({ kind: 'forged', why: read.kind }));
+      return context.fail(codeRefusals[read.kind]);
+    }
+    const { event, ticket } = read.code;
     if (here !== null && here !== event) {
       if (flags.json) context.print(JSON.stringify({ kind: 'other_event', event }));
       const other = await events.findByNo(event);
@@ -283,16 +303,15 @@ async function undoCommand(context: TicketContext, text: string, flags: UndoFlag
     if (flags.event === undefined) return context.fail('The id of a ticket asks for --event.');
     return withEvent(context, flags.event, (db, _events, record) => undo(db, record.eventNo, text));
   }
-  const key = publicKeyOf(context);
-  if (!key) return;
-  const read = verifyTicketCode(key, text);
-  if (read.kind !== 'valid') return context.fail(codeRefusals[read.kind]);
-  const { event, ticket } = read.code;
-  if (flags.event === undefined) return withDatabase(context, (db) => undo(db, event, ticket));
-  await withEvent(context, flags.event, async (db, _events, record) => {
-    if (record.eventNo !== event) return context.fail('This ticket is for another event.');
+  const undoCode = async (db: Db, here: number | null): Promise<void> => {
+    const read = await (await keyringOf(context, db)).verify(text);
+    if (read.kind !== 'valid') return context.fail(codeRefusals[read.kind]);
+    const { event, ticket } = read.code;
+    if (here !== null && here !== event) return context.fail('This ticket is for another event.');
     await undo(db, event, ticket);
-  });
+  };
+  if (flags.event === undefined) return withDatabase(context, (db) => undoCode(db, null));
+  await withEvent(context, flags.event, (db, _events, record) => undoCode(db, record.eventNo));
 }
 
 async function uploadCommand(
@@ -302,16 +321,14 @@ async function uploadCommand(
   quiet: boolean,
 ): Promise<void> {
   const written = writtenScansIn(context, file);
-  const key = written && publicKeyOf(context);
-  if (!written || !key) return;
+  if (!written) return;
   await withEvent(context, id, async (db, _events, { eventNo: event }) => {
+    const { verify } = await keyringOf(context, db);
     const outcomes: ScanOutcome[] = [];
     for (let from = 0; from < written.length; from += entryBounds.scansMax) {
       const some = written.slice(from, from + entryBounds.scansMax);
       outcomes.push(
-        ...(await takeScans({ publicKey: key, event }, some, (scans) =>
-          uploadScans(db, event, scans, cliActor),
-        )),
+        ...(await takeScans({ verify, event }, some, (scans) => uploadScans(db, event, scans, cliActor))),
       );
     }
     if (quiet) context.print(JSON.stringify(outcomes));

@@ -1,11 +1,13 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import type { EventNo } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import { type Place, placeOf } from './place.ts';
+import { type TicketKeys, ticketKeyId, ticketKeyPem, ticketKeysOf } from './ticket-code.ts';
 
 /**
- * What a gate without a network needs: the key that codes are signed with and the tickets that were revoked, as one JSON
+ * What a gate without a network needs: the keys that codes are signed with and the tickets that were revoked, as one JSON
  * file. It tells nothing of who came in: two gates without a network may let the same ticket in twice.
  */
 export interface GateList {
@@ -16,12 +18,21 @@ export interface GateList {
   eventName: string;
   /** ISO 8601: what was revoked later is not in it. */
   asOf: string;
-  /** Ed25519, PEM (SPKI). */
+  /** Ed25519, PEM (SPKI): the present key. */
   publicKey: string;
+  /** All keys that tickets of this installation were signed with, the present one first. */
+  keys: PublicTicketKey[];
   /** Ids of tickets. */
   revoked: string[];
   /** Where each seat is, so that the door can say it. */
   places: GatePlaces[];
+}
+
+export interface PublicTicketKey {
+  /** Hex: the four bytes of a code after its version. */
+  keyId: string;
+  /** Ed25519, PEM (SPKI). */
+  publicKey: string;
 }
 
 /** Seats side by side: `numbers[i]` is the number of the seat with seat_no `first + i`. */
@@ -39,22 +50,30 @@ export function gateListOf(parts: {
   event: { event: string; eventNo: EventNo; name: string };
   /** Epoch ms, taken before the tickets were read. */
   asOf: number;
-  publicKey: KeyObject;
+  /** At least one; the present one first. */
+  keys: readonly KeyObject[];
   revoked: readonly { ticket: string }[];
   /** Null: of a draft. */
   house: House | null;
 }): GateList {
-  const { event, asOf, publicKey, revoked, house } = parts;
+  const { event, asOf, keys, revoked, house } = parts;
   return {
     format: gateListFormat,
     event: event.event,
     eventNo: event.eventNo,
     eventName: event.name,
     asOf: new Date(asOf).toISOString(),
-    publicKey: publicKey.export({ format: 'pem', type: 'spki' }).toString(),
+    ...publicKeysOf(keys),
     revoked: revoked.map(({ ticket }) => ticket),
     places: house ? placesOf(house) : [],
   };
+}
+
+/** As scanners are given them; the present one comes first. */
+export function publicKeysOf(keys: readonly KeyObject[]): Pick<GateList, 'publicKey' | 'keys'> {
+  const views = keys.map((key) => ({ keyId: ticketKeyId(key), publicKey: ticketKeyPem(key) }));
+  assert(views[0] !== undefined, 'tickets are signed with some key');
+  return { publicKey: views[0].publicKey, keys: views };
 }
 
 function placesOf(house: House): GatePlaces[] {
@@ -83,7 +102,7 @@ export function placeInList(list: GateList, seat: SeatNo): Place | null {
 /** A list from its file; a sentence when the text is none. */
 export function readGateList(
   text: string,
-): { kind: 'read'; list: GateList; publicKey: KeyObject } | { kind: 'not_one'; sentence: string } {
+): { kind: 'read'; list: GateList; keys: TicketKeys } | { kind: 'not_one'; sentence: string } {
   const notOne = {
     kind: 'not_one' as const,
     sentence: 'This file is no gate list: "onsale ticket export" writes one.',
@@ -94,10 +113,12 @@ export function readGateList(
     const ids = list.revoked.every((ticket) => typeof ticket === 'string');
     if (list.format !== gateListFormat || !Number.isInteger(list.eventNo) || !ids) return notOne;
     if (Number.isNaN(Date.parse(list.asOf)) || !(list.places ?? []).every(isPlaces)) return notOne;
+    // Those of a list that some other program wrote may be the present one alone.
+    const keys = [list.publicKey, ...(list.keys ?? []).map((key) => key.publicKey)];
     return {
       kind: 'read',
       list: { ...list, places: list.places ?? [] },
-      publicKey: createPublicKey(list.publicKey),
+      keys: ticketKeysOf(keys.map((pem) => createPublicKey(pem))),
     };
   } catch {
     return notOne;

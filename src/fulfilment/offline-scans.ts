@@ -1,7 +1,6 @@
-import type { KeyObject } from 'node:crypto';
 import type { EventNo } from '../core/hold.ts';
 import { entryBounds, type OfflineScan, type ScanStanding } from '../sales/entry.ts';
-import { verifyTicketCode } from './ticket-code.ts';
+import type { TicketCodeRead } from './ticket-code.ts';
 
 /** As a gate without a network wrote it down: the code as it was read. */
 export interface WrittenScan {
@@ -24,17 +23,18 @@ export interface StrangeScan {
 
 /** Scans of one event: the codes are verified here, what they name is taken in by `take`. One outcome a scan, in their order. */
 export async function takeScans(
-  parts: { publicKey: KeyObject; event: EventNo },
+  parts: { verify(code: string): Promise<TicketCodeRead>; event: EventNo },
   written: readonly WrittenScan[],
   take: (scans: OfflineScan[]) => Promise<ScanStanding[]>,
 ): Promise<ScanOutcome[]> {
   const ours: OfflineScan[] = [];
-  const judged = written.map(({ code, scan, gate, at }): number | StrangeScan => {
-    const read = verifyTicketCode(parts.publicKey, code);
-    if (read.kind !== 'valid') return { scan, kind: 'forged', at, gate };
-    if (read.code.event !== parts.event) return { scan, kind: 'other_event', at, gate };
-    return ours.push({ ticket: read.code.ticket, scan, gate, at }) - 1;
-  });
+  const judged: (number | StrangeScan)[] = [];
+  for (const { code, scan, gate, at } of written) {
+    const read = await parts.verify(code);
+    if (read.kind !== 'valid') judged.push({ scan, kind: 'forged', at, gate });
+    else if (read.code.event !== parts.event) judged.push({ scan, kind: 'other_event', at, gate });
+    else judged.push(ours.push({ ticket: read.code.ticket, scan, gate, at }) - 1);
+  }
   const standings = ours.length > 0 ? await take(ours) : [];
   return judged.map((one) => (typeof one === 'number' ? standings[one]! : one));
 }

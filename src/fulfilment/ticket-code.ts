@@ -29,7 +29,7 @@ export type TicketCodeRead =
   | { kind: 'valid'; code: TicketCode }
   /** No code of ours by its form. */
   | { kind: 'unreadable' }
-  /** Of another key: another installation's, or from before a change of keys. */
+  /** Of a key that is none of those given: another installation's. */
   | { kind: 'other_key'; keyId: string }
   /** Altered or forged. */
   | { kind: 'forged' };
@@ -45,6 +45,12 @@ export interface TicketKey {
   privateKey: KeyObject;
   publicKey: KeyObject;
 }
+
+/** Public keys by the id that codes name them by. */
+export type TicketKeys = ReadonlyMap<string, KeyObject>;
+
+export const ticketKeysOf = (keys: readonly KeyObject[]): TicketKeys =>
+  new Map(keys.map((key) => [ticketKeyId(key), key]));
 
 const version = 1;
 const keyIdBytes = 4;
@@ -66,13 +72,17 @@ export function signTicketCode(key: TicketKey, code: TicketCode): string {
   return toBase32(Buffer.concat([body, sign(null, body, key.privateKey)]));
 }
 
-/** Needs no network and no database: only says that we issued it, not that it was not cancelled or used since. */
-export function verifyTicketCode(publicKey: KeyObject, text: string): TicketCodeRead {
+/**
+ * By whichever of the keys the code names. Needs no network and no database: only says that we issued it, not that it was not
+ * cancelled or used since.
+ */
+export function verifyTicketCode(keys: TicketKeys, text: string): TicketCodeRead {
   const bytes = fromBase32(text.trim().toUpperCase());
   if (bytes?.length !== bodyBytes + signatureBytes || bytes[0] !== version) return { kind: 'unreadable' };
   const body = bytes.subarray(0, bodyBytes);
-  const keyId = body.subarray(1, 1 + keyIdBytes);
-  if (!keyId.equals(keyIdOf(publicKey))) return { kind: 'other_key', keyId: keyId.toString('hex') };
+  const keyId = body.subarray(1, 1 + keyIdBytes).toString('hex');
+  const publicKey = keys.get(keyId);
+  if (!publicKey) return { kind: 'other_key', keyId };
   if (!verify(null, body, publicKey, bytes.subarray(bodyBytes))) return { kind: 'forged' };
   const hex = body.subarray(5, 21).toString('hex');
   const ticket = [
@@ -88,6 +98,16 @@ export function verifyTicketCode(publicKey: KeyObject, text: string): TicketCode
 function keyIdOf(publicKey: KeyObject): Buffer {
   const der = publicKey.export({ format: 'der', type: 'spki' });
   return der.subarray(spkiPrefixBytes, spkiPrefixBytes + keyIdBytes);
+}
+
+/** Hex, as codes name their key. */
+export function ticketKeyId(publicKey: KeyObject): string {
+  return keyIdOf(publicKey).toString('hex');
+}
+
+/** PEM (SPKI). */
+export function ticketKeyPem(publicKey: KeyObject): string {
+  return publicKey.export({ format: 'pem', type: 'spki' }).toString();
 }
 
 /**
@@ -110,10 +130,28 @@ export function storedTicketKey(dataDir: string): TicketKey {
   }
   const privateKey = createPrivateKey(fs.readFileSync(files.privateKey));
   const publicKey = createPublicKey(privateKey);
-  if (!fs.existsSync(files.publicKey)) {
-    fs.writeFileSync(files.publicKey, publicKey.export({ format: 'pem', type: 'spki' }));
+  const pem = ticketKeyPem(publicKey);
+  // The private half may have been copied here since, over another one.
+  if (!fs.existsSync(files.publicKey) || fs.readFileSync(files.publicKey, 'utf8') !== pem) {
+    fs.writeFileSync(files.publicKey, pem);
   }
   return { privateKey, publicKey };
+}
+
+/** The public half of the data folder's key; null when there is none yet. The private file says, as long as it may be read. */
+export function storedTicketPublicKey(dataDir: string): KeyObject | null {
+  const files = ticketKeyFiles(dataDir);
+  const file = [files.privateKey, files.publicKey].find(isReadable);
+  return file === undefined ? null : readTicketPublicKey(file);
+}
+
+function isReadable(file: string): boolean {
+  try {
+    fs.accessSync(file, fs.constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Two processes that start at once end with the same key: a link is whole or not there, and replaces nothing. */

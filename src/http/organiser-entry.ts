@@ -1,11 +1,11 @@
-import type { KeyObject } from 'node:crypto';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { gateListOf } from '../fulfilment/gate-list.ts';
+import { gateListOf, publicKeysOf } from '../fulfilment/gate-list.ts';
 import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
 import { placeOf } from '../fulfilment/place.ts';
-import { codeRefusals, type TicketCode, verifyTicketCode } from '../fulfilment/ticket-code.ts';
+import { codeRefusals, type TicketCode } from '../fulfilment/ticket-code.ts';
+import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
 import type { Db } from '../sales/db.ts';
 import {
   type CheckInOutcome,
@@ -29,7 +29,7 @@ import { oneLine, uuidPattern } from './schemas.ts';
 export interface OrganiserEntryDeps {
   db: Db;
   events: Pick<Events, 'find' | 'findByNo' | 'house'>;
-  publicKey: KeyObject;
+  ticketKeys: TicketKeyring;
 }
 
 const security = [{ organiser: [] }];
@@ -108,7 +108,7 @@ export function registerOrganiserEntry(
   deps: OrganiserEntryDeps,
   requireSession: Require,
 ): void {
-  const { db, events, publicKey } = deps;
+  const { db, events, ticketKeys } = deps;
   const app = withTypes(root);
 
   async function eventOf(id: string): Promise<EventRecord> {
@@ -133,7 +133,7 @@ export function registerOrganiserEntry(
       const actor = await requireSession(request);
       const { code, event: wanted, gate = null, scan = null } = request.body;
       const here = wanted === undefined ? null : await eventOf(wanted);
-      const read = verifyTicketCode(publicKey, code);
+      const read = await ticketKeys.verify(code);
       // For whoever stands at the door all of them are the same: a code that we did not issue.
       if (read.kind !== 'valid') return { result: 'forged', why: read.kind };
       const its = await events.findByNo(read.code.event);
@@ -184,11 +184,17 @@ export function registerOrganiserEntry(
   app.get(
     '/api/organiser/ticket-key',
     {
-      schema: { tags, security, summary: 'The public key that ticket codes are signed with (Ed25519, PEM)' },
+      schema: {
+        tags,
+        security,
+        summary: 'The public keys that ticket codes are signed with (Ed25519, PEM)',
+        description:
+          '`publicKey`: the present one. `keys`: all of this installation’s, that one first; a code names its own by `keyId`.',
+      },
     },
     async (request) => {
       await requireSession(request);
-      return { publicKey: publicKey.export({ format: 'pem', type: 'spki' }).toString() };
+      return publicKeysOf(await ticketKeys.all());
     },
   );
 
@@ -199,7 +205,7 @@ export function registerOrganiserEntry(
         tags,
         security,
         summary:
-          'For gates without a network: the public key, the tickets that were revoked, and where each seat is',
+          'For gates without a network: the public keys, the tickets that were revoked, and where each seat is',
         description:
           '`asOf` says how old it is: what was revoked later is not in it. `onsale ticket verify` reads it.',
         params: EventParams,
@@ -211,7 +217,7 @@ export function registerOrganiserEntry(
       const asOf = await recordTime(db);
       const revoked = await revokedTickets(db, event.eventNo);
       const house = event.layoutHash ? await events.house(event) : null;
-      return gateListOf({ event, asOf, publicKey, revoked, house });
+      return gateListOf({ event, asOf, keys: await ticketKeys.all(), revoked, house });
     },
   );
 }
@@ -228,7 +234,7 @@ function registerCorrections(
   deps: OrganiserEntryDeps & { eventOf(id: string): Promise<EventRecord> },
   requireSession: Require,
 ): void {
-  const { db, events, publicKey, eventOf } = deps;
+  const { db, events, ticketKeys, eventOf } = deps;
 
   app.post(
     '/api/organiser/checkin/undo',
@@ -246,7 +252,7 @@ function registerCorrections(
       const actor = await requireSession(request);
       const { code, ticket: named, event: wanted, at, reason } = request.body;
       const here = wanted === undefined ? null : await eventOf(wanted);
-      const read = code === undefined ? null : verifyTicketCode(publicKey, code);
+      const read = code === undefined ? null : await ticketKeys.verify(code);
       if (read && read.kind !== 'valid') {
         throw problem('unknown_ticket', { field: '/code', detail: codeRefusals[read.kind] });
       }
@@ -301,7 +307,8 @@ function registerCorrections(
         gate,
         at: timeOf(`/scans/${i}/at`, at),
       }));
-      const outcomes = await takeScans({ publicKey, event: event.eventNo }, written, (scans) =>
+      const { verify } = ticketKeys;
+      const outcomes = await takeScans({ verify, event: event.eventNo }, written, (scans) =>
         uploadScans(db, event.eventNo, scans, actor),
       );
       const house = await events.house(event);

@@ -14,6 +14,7 @@ import {
 } from '../../src/sales/entry.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import { createRefundRecord, revokedTickets } from '../../src/sales/refunds.ts';
+import { recordedTicketKeys, ticketKeySeen } from '../../src/sales/ticket-keys.ts';
 import { ticketsOfOrder } from '../../src/sales/tickets.ts';
 import { paidOrder } from '../support/paid-order.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -315,4 +316,14 @@ test('lists and gates that meet at the same tickets: each use is recorded once, 
   assert.deepEqual([counts.entered, counts.doubles], [seats.length, seats.length * 2 + valid]);
   const used = await enter(event, tickets[0]!);
   assert.ok(used.kind === 'used' && used.gate === 'B');
+});
+
+test('of new ticket keys that are recorded at once, all but one are told of another; a known one is new no more', async () => {
+  const keys = Array.from({ length: 8 }, (_, n) => ({ keyId: `0000000${n}`, publicKey: `key ${n}` }));
+  const seen = await Promise.all(keys.map((key) => ticketKeySeen(db, key)));
+  assert.ok(seen.every(({ first }) => first));
+  assert.deepEqual(seen.map(({ others }) => others).sort(), [0, 1, 2, 3, 4, 5, 6, 7]);
+  assert.deepEqual(await ticketKeySeen(db, keys[3]!), { first: false, others: 7 });
+  const recorded = await recordedTicketKeys(db);
+  assert.deepEqual([recorded.length, recorded[0]], [8, 'key 3']);
 });

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { readTicketPublicKey, ticketKeyFiles, verifyTicketCode } from '../../src/fulfilment/ticket-code.ts';
+import {
+  readTicketPublicKey,
+  ticketKeyFiles,
+  ticketKeysOf,
+  verifyTicketCode,
+} from '../../src/fulfilment/ticket-code.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 
 let app: TestApp;
@@ -43,7 +48,7 @@ describe('a purchase over HTTP', () => {
     const key = readTicketPublicKey(ticketKeyFiles(path.resolve(app.dataDir)).publicKey);
     for (const { ticket, seat, code, qr } of body.tickets) {
       const wanted = { ticket, event: app.eventNo, seat: seat.seat };
-      assert.deepEqual(verifyTicketCode(key, code), { kind: 'valid', code: wanted });
+      assert.deepEqual(verifyTicketCode(ticketKeysOf([key]), code), { kind: 'valid', code: wanted });
       assert.match(qr, /^<svg/);
     }
     const { intents } = await app.simulator.ledger();

@@ -7,7 +7,9 @@ import {
   readTicketPublicKey,
   signTicketCode,
   storedTicketKey,
+  storedTicketPublicKey,
   ticketKeyFiles,
+  ticketKeysOf,
   verifyTicketCode,
 } from '../../src/fulfilment/ticket-code.ts';
 
@@ -25,27 +27,55 @@ test('a ticket code is read back by the public key alone, from its file', (t) =>
   const text = signTicketCode(key, code);
   assert.match(text, /^[A-Z2-7]{149}$/, 'alphanumeric letters of a QR code');
   const publicKey = readTicketPublicKey(ticketKeyFiles(dir).publicKey);
-  assert.deepEqual(verifyTicketCode(publicKey, ` ${text.toLowerCase()}\n`), { kind: 'valid', code });
+  assert.deepEqual(verifyTicketCode(ticketKeysOf([publicKey]), ` ${text.toLowerCase()}\n`), {
+    kind: 'valid',
+    code,
+  });
 });
 
 test('the ticket key is made once, for its owner only', (t) => {
   const dir = folder(t);
   const text = signTicketCode(storedTicketKey(dir), code);
-  assert.equal(verifyTicketCode(storedTicketKey(dir).publicKey, text).kind, 'valid');
+  assert.equal(verifyTicketCode(ticketKeysOf([storedTicketKey(dir).publicKey]), text).kind, 'valid');
   assert.equal(fs.statSync(ticketKeyFiles(dir).privateKey).mode & 0o777, 0o600);
+});
+
+test('the public half beside the ticket key follows a private one that was copied over it', (t) => {
+  const [dir, other] = [folder(t), folder(t)];
+  assert.equal(storedTicketPublicKey(dir), null);
+  storedTicketKey(dir);
+  const copied = storedTicketKey(other).publicKey;
+  fs.copyFileSync(ticketKeyFiles(other).privateKey, ticketKeyFiles(dir).privateKey);
+  assert.ok(storedTicketPublicKey(dir)?.equals(copied), 'before the next start');
+  assert.ok(storedTicketKey(dir).publicKey.equals(copied));
+  assert.ok(readTicketPublicKey(ticketKeyFiles(dir).publicKey).equals(copied));
+});
+
+test('a code is read by that of several keys which it names, and by no other', (t) => {
+  const keys = [0, 1, 2].map(() => storedTicketKey(folder(t)));
+  const texts = keys.map((key) => signTicketCode(key, code));
+  const two = ticketKeysOf(keys.slice(0, 2).map(({ publicKey }) => publicKey));
+  assert.deepEqual(
+    texts.map((text) => verifyTicketCode(two, text).kind),
+    ['valid', 'valid', 'other_key'],
+  );
+  // The third key's letters with the first one's name on them.
+  const renamed = signTicketCode({ ...keys[2]!, publicKey: keys[0]!.publicKey }, code);
+  assert.equal(verifyTicketCode(two, renamed).kind, 'forged');
 });
 
 test('no altered, shortened or foreign ticket code is valid', (t) => {
   const key = storedTicketKey(folder(t));
+  const keys = ticketKeysOf([key.publicKey]);
   const text = signTicketCode(key, code);
   for (let i = 0; i < text.length; i++) {
     const other = text[i] === 'A' ? 'B' : 'A';
-    const read = verifyTicketCode(key.publicKey, text.slice(0, i) + other + text.slice(i + 1));
+    const read = verifyTicketCode(keys, text.slice(0, i) + other + text.slice(i + 1));
     assert.notEqual(read.kind, 'valid', `letter ${i}`);
   }
   for (const cut of ['', 'A', text.slice(0, -1), `${text}0`, 'Ω'.repeat(141)]) {
-    assert.equal(verifyTicketCode(key.publicKey, cut).kind, 'unreadable', JSON.stringify(cut));
+    assert.equal(verifyTicketCode(keys, cut).kind, 'unreadable', JSON.stringify(cut));
   }
   const foreign = signTicketCode(storedTicketKey(folder(t)), code);
-  assert.equal(verifyTicketCode(key.publicKey, foreign).kind, 'other_key');
+  assert.equal(verifyTicketCode(keys, foreign).kind, 'other_key');
 });
