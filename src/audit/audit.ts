@@ -1,3 +1,4 @@
+import { counted } from '../core/counted.ts';
 import type { EventId, EventNo } from '../core/hold.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
@@ -258,14 +259,13 @@ function stateOf({ violationCount, evidence, unchecked }: PromiseFinding): Promi
 
 /** Of how much the promise was tried on. */
 function countsOf(promise: AuditedPromise, facts: AuditFacts): string {
-  const n = (count: number, what: string): string => `${count.toLocaleString('en')} ${what}`;
-  if (promise.startsWith('W')) return `${n(facts.numbers, 'numbers')}, ${n(facts.passes, 'passes')}`;
-  if (promise === 'P7') return `${n(facts.accounts, 'accounts')}, ${n(facts.orders, 'orders')}`;
+  if (promise.startsWith('W'))
+    return `${counted(facts.numbers, 'number')}, ${counted(facts.passes, 'pass', 'passes')}`;
+  if (promise === 'P7') return `${counted(facts.accounts, 'account')}, ${counted(facts.orders, 'order')}`;
   if (promise.startsWith('P')) {
-    return `${n(facts.orders, 'orders')}, ${n(facts.paid, 'of them paid')}, ${n(facts.operations, 'money operations')}`;
+    return `${counted(facts.orders, 'order')}, ${counted(facts.paid, 'of them paid', 'of them paid')}, ${counted(facts.operations, 'money operation')}`;
   }
-  const holds = `${n(facts.liveHolds, 'live holds in Postgres')}`;
-  return `${n(facts.seats, 'seats')}, ${n(facts.tickets, 'tickets')}, ${holds}`;
+  return `${counted(facts.seats, 'seat')}, ${counted(facts.tickets, 'ticket')}, ${counted(facts.liveHolds, 'live hold')} in Postgres`;
 }
 
 async function nameSeats(db: Db, event: EventNo, promises: readonly PromiseFinding[]): Promise<void> {

@@ -1,3 +1,4 @@
+import { counted } from '../core/counted.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import type { StoredHold } from '../inventory/modes.ts';
 import type { OrderOfHold } from '../sales/audit-facts.ts';
@@ -50,7 +51,7 @@ export function judgeOrders(given: {
     remembrance({ partition, store, orders: bought.length, remembered }),
     {
       promise: 'S7' as const,
-      evidence: `partition ${partition} in ${store}: ${ordered.length} quota entries of unpaid orders beside the orders`,
+      evidence: `partition ${partition} in ${store}: ${counted(ordered.length, 'quota entry', 'quota entries')} of unpaid orders beside the orders`,
     },
   ];
   return { looked: looked.flat(), violations };
@@ -67,11 +68,11 @@ export function remembrance(of: {
   const looked: Looked[] = [
     {
       promise: 'S5',
-      evidence: `partition ${partition} in ${store}: ${remembered} of ${orders} orders beside the records of their holds`,
+      evidence: `partition ${partition} in ${store}: ${remembered} of ${counted(orders, 'order')} beside the records of their holds`,
     },
   ];
   if (remembered < orders) {
-    const unchecked = `partition ${partition}: the holds of ${orders - remembered} of ${orders} orders are not remembered any more`;
+    const unchecked = `partition ${partition}: the holds of ${orders - remembered} of ${counted(orders, 'order')} are not remembered any more`;
     looked.push({ promise: 'S5', unchecked });
   }
   return looked;

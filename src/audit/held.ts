@@ -1,3 +1,4 @@
+import { counted } from '../core/counted.ts';
 import { holdLimits, type PartitionNo, seatStates } from '../core/hold.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
@@ -41,7 +42,7 @@ export async function compareHeld(sources: AuditSources, event: AuditedEvent): P
     const store = mode.mode === 'redis' ? `Redis${mode.store ? ` "${mode.store}"` : ''}` : 'Postgres';
     looked.push({
       promise: 'S8',
-      evidence: `partition ${partition}: ${decided.seats.length} seats in ${store} as the record says, ${held} of them held`,
+      evidence: `partition ${partition}: ${counted(decided.seats.length, 'seat')} in ${store} as the record says, ${held} of them held`,
     });
     if (mode.mode !== 'redis') {
       const orders = await rememberedOrders(sources.db, event.event, partition);
@@ -55,7 +56,7 @@ export async function compareHeld(sources: AuditSources, event: AuditedEvent): P
       for (const promise of heldPromises) looked.push({ promise, unchecked: why });
       continue;
     }
-    const evidence = `partition ${partition} in ${store}: ${judged.live} live holds, ${judged.overridden} overridden by a decision`;
+    const evidence = `partition ${partition} in ${store}: ${counted(judged.live, 'live hold')}, ${judged.overridden} overridden by a decision`;
     // Orders are what S5 is about.
     for (const promise of heldPromises) if (promise !== 'S5') looked.push({ promise, evidence });
     // After the holds, which were read first: a hold that has become an order meanwhile is looked at again.

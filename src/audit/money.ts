@@ -1,3 +1,4 @@
+import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { dueSum } from '../core/money-due.ts';
 import { type AuditedOrder, auditedOrders, knownOrders } from '../sales/audit-facts.ts';
@@ -68,7 +69,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
     after = page.at(-1)!.order;
   }
   violations.push(...(await strangers(sources, byOrder)));
-  const evidence = `${sums.looked} orders beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means`;
+  const evidence = `${counted(sums.looked, 'order')} beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means`;
   const unseen = sums.orders - sums.looked;
   return {
     violations,

@@ -45,16 +45,19 @@ export function indexCheck(
   promise: string,
   table: string,
   columns: string,
+  /** Part of its condition, and which rows that makes, in words; empty: of all. */
   condition: string,
+  rows: string,
   /** How the definition begins its columns, as a LIKE pattern, where they are not plain columns. */
   definition = `%(${columns})%`,
 ): RecordCheck {
   const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').replace(/_$/, '');
+  const index = `the unique index on ${table} (${columns})${rows ? ` of ${rows}` : ''}`;
   const own = ['tickets', 'seats', 'holds'].includes(table);
   return {
     promise,
     name,
-    looks: `the unique index on ${table} (${columns}) stands`,
+    looks: `${index} stands`,
     remedy: 'Stop selling and make the index again (migrations/): without it nothing keeps a second one out.',
     text: `
       SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,

@@ -33,10 +33,10 @@ export const purchaseChecks: readonly RecordCheck[] = [
       SELECT NULL, min(order_id::text)::uuid, NULL, format('visitor %s has %s open orders', visitor, count(*))
       FROM orders WHERE event_no = $1 AND state IN ('reserved','authorised') GROUP BY visitor HAVING count(*) > 1`,
   },
-  indexCheck('P1', 'money_operations', 'order_id', 'authorise'),
-  indexCheck('P1', 'money_operations', 'order_id', 'ending'),
-  indexCheck('P1', 'orders', 'hold_id', ''),
-  indexCheck('P1', 'orders', 'event_no, visitor', 'reserved'),
+  indexCheck('P1', 'money_operations', 'order_id', 'authorise', 'authorisations'),
+  indexCheck('P1', 'money_operations', 'order_id', 'ending', 'operations under way'),
+  indexCheck('P1', 'orders', 'hold_id', '', ''),
+  indexCheck('P1', 'orders', 'event_no, visitor', 'reserved', 'open orders'),
   {
     promise: 'P2',
     name: 'capture_without_tickets',
@@ -114,7 +114,7 @@ export const purchaseChecks: readonly RecordCheck[] = [
       SELECT NULL, order_id, NULL, format('%s operation %s names no object of the provider', kind, operation_id)
       FROM (${operations}) m WHERE kind <> 'open' AND provider_object IS NULL`,
   },
-  indexCheck('P5', 'money_operations', 'key', ''),
+  indexCheck('P5', 'money_operations', 'key', '', ''),
   {
     promise: 'P5',
     name: 'refund_attempts',

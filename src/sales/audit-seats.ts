@@ -30,6 +30,7 @@ export const ownerChecks: readonly RecordCheck[] = [
     'tickets',
     'event_no, seat_no',
     '',
+    '',
     `%((%WHEN (status <> 'cancelled'::text) THEN seat_no%ELSE NULL::integer%), event_no)`,
   ),
   {

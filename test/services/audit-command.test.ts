@@ -28,10 +28,15 @@ test('S8 P8: onsale audit says what it looked at, ends with 1 on a contradiction
   const well = await onsaleAudit(app, ['--wait', '10s']);
   assert.equal(well.code, 0, well.out + well.err);
   assert.match(well.out, /show: at rest/);
-  assert.match(well.out, /kept +S1 +100 seats, 2 tickets, 1 live holds in Postgres/);
-  assert.match(well.out, /1 orders beside the simulator's ledger; 1 settled/);
+  assert.match(well.out, /kept +S1 +100 seats, 2 tickets, 1 live hold in Postgres/);
+  assert.match(well.out, /1 order beside the simulator's ledger; 1 settled/);
   assert.match(well.out, /unknown +W6/);
   assert.match(well.out, /No contradiction/);
+  const checked = well.out.split(/^(?=\w)/m).map((part) => part.match(/checked: .*/g) ?? []);
+  for (const lines of checked)
+    assert.equal(new Set(lines).size, lines.length, 'each line says something else');
+  assert.match(well.out, /money_operations \(order_id\) of authorisations stands/);
+  assert.match(well.out, /money_operations \(order_id\) of operations under way stands/);
 
   await app.database.query(`UPDATE orders SET state = 'closed' WHERE order_id = $1`, [order]);
   const broken = await onsaleAudit(app, ['--event', app.event]);
@@ -70,7 +75,7 @@ test('S2 S3 S4 S6 S7 S8: onsale audit reads the holds of Redis, and finds what w
   for (const { promise, state, evidence } of reports[0]!.promises) {
     assert.equal(state, promise === 'W6' ? 'not_checked' : 'kept', promise);
     if (promise === 'S3') assert.match(evidence.join(), /in Redis: 2 live holds/);
-    if (promise === 'S5') assert.match(evidence.join(), /in Redis: 1 of 1 orders beside the records/);
+    if (promise === 'S5') assert.match(evidence.join(), /in Redis: 1 of 1 order beside the records/);
     if (promise === 'W1') assert.match(evidence.join(), /shard 0 in Redis: issued to \d+/);
   }
 

@@ -92,7 +92,7 @@ describe('audit', () => {
       else assert.equal(state, 'kept', `${promise}: ${unchecked}`);
     }
     const s1 = report.promises.find(({ promise }) => promise === 'S1');
-    assert.equal(s1?.evidence[0], '20 seats, 5 tickets, 1 live holds in Postgres');
+    assert.equal(s1?.evidence[0], '20 seats, 5 tickets, 1 live hold in Postgres');
     const p8 = report.promises.find(({ promise }) => promise === 'P8');
     assert.match(p8?.evidence.at(-1) ?? '', /2 settled, 106.00 EUR due, 106.00 captured and kept/);
   });
