@@ -129,7 +129,9 @@ function connectionsOf(databaseUrl: string, concurrency: number, log: Logger): p
     options: '-c statement_timeout=10000 -c lock_timeout=5000 -c synchronous_commit=on -c TimeZone=UTC',
   });
   connections.on('connect', (client) => client.on('error', () => {}));
-  connections.on('error', (error) => log.warn({ reason: error.message }, 'idle Postgres connection lost'));
+  connections.on('error', (error) => {
+    if (!connections.ending) log.warn({ reason: error.message }, 'idle Postgres connection lost');
+  });
   return connections;
 }
 

@@ -73,8 +73,11 @@ export function createDb(options: DbOptions): Db {
   // A server that stops may say so in the same breath as a query's end, before the pool has its client back: without a
   // listener of our own that would end the process. Whoever uses the client next learns that it is lost.
   pool.on('connect', (client) => client.on('error', () => {}));
-  // The driver hangs its whole client on this error: only what it says is logged.
-  pool.on('error', (error) => log.warn({ reason: error.message }, 'idle Postgres connection lost'));
+  // The driver hangs its whole client on this error: only what it says is logged. Once we close, an embedded server that stops
+  // next may be quicker than our goodbye: no news.
+  pool.on('error', (error) => {
+    if (!pool.ending) log.warn({ reason: error.message }, 'idle Postgres connection lost');
+  });
 
   async function query<Row>(name: string, text: string, values: readonly unknown[] = []): Promise<Row[]> {
     for (let attempt = 0; ; attempt++) {

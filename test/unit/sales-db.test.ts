@@ -16,13 +16,23 @@ const ready = message('Z', 'I');
 const farewell = message('E', 'SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0');
 const answer = [message('1'), message('2'), message('n'), message('C', 'SELECT 0\0'), ready];
 
-/** Speaks as much of Postgres's protocol as one query needs, and says farewell in the packet of its answer. */
-async function stoppingServer(): Promise<{ url: string; close(): Promise<unknown> }> {
+/**
+ * Speaks as much of Postgres's protocol as one query needs, and says farewell: in the packet of its answer, a moment after it, or
+ * when its client says goodbye.
+ */
+async function stoppingServer(
+  farewells: 'with' | 'after' | 'at_goodbye' = 'with',
+): Promise<{ url: string; close(): Promise<unknown> }> {
   const server = net.createServer((socket) => {
     socket.on('error', () => {});
     socket.once('data', () => {
       socket.write(Buffer.concat([message('R', Buffer.alloc(4)), ready]));
-      socket.once('data', () => socket.end(Buffer.concat([...answer, farewell])));
+      socket.once('data', () => {
+        if (farewells === 'with') return socket.end(Buffer.concat([...answer, farewell]));
+        socket.write(Buffer.concat(answer));
+        if (farewells === 'after') setTimeout(() => socket.end(farewell), 20);
+        else socket.once('data', () => socket.end(farewell));
+      });
     });
   });
   server.listen(0, '127.0.0.1');
@@ -41,3 +51,25 @@ test('D2: a server that stops right behind an answer costs neither the answer no
   await db.close();
   await server.close();
 });
+
+for (const [farewells, warned] of [
+  ['after', ['idle Postgres connection lost']],
+  ['at_goodbye', []],
+] as const) {
+  const when = farewells === 'after' ? 'while we are at work is warned of' : 'once we close it is no news';
+  test(`an idle connection that is lost ${when}`, async () => {
+    const server = await stoppingServer(farewells);
+    const warnings: string[] = [];
+    const log = Object.assign(Object.create(silentLogger), {
+      warn: (_: object, text: string) => warnings.push(text),
+    });
+    const db = createDb({ url: server.url, poolSize: 1, clock: systemClock, log });
+    assert.deepEqual(await db.query('any', 'SELECT'), []);
+    if (farewells === 'after') while (warnings.length === 0) await systemClock.sleep(5);
+    await db.close();
+    await server.close();
+    // Until the client, too, has read all that there was.
+    while (process.getActiveResourcesInfo().includes('TCPSocketWrap')) await systemClock.sleep(5);
+    assert.deepEqual(warnings, warned);
+  });
+}
