@@ -41,16 +41,22 @@ export function createState(eventsKept = EVENTS_KEPT): State {
 
   const set = <T extends Table>(table: T, row: Rows[T]): void => {
     (tables[table] as Map<string, Rows[T]>).set(row.id, row);
-    if (table === 'events' && tables.events.size > eventsKept) forget();
+    if (table !== 'events') return;
+    if ((row as Rows['events']).delivered) delivered.push(row.id);
+    if (tables.events.size > eventsKept) forget();
   };
 
-  /** Drops the oldest event that is delivered. Those before it wait for the receiver, and stay. */
+  /** Delivered events in the order of their delivery, from `oldest` on: looking for them among all would take longer each time. */
+  let delivered: string[] = [];
+  let oldest = 0;
+  /** Drops the event that was delivered first. Those that wait for the receiver stay. */
   const forget = (): void => {
-    for (const event of tables.events.values()) {
-      if (!event.delivered) continue;
-      tables.events.delete(event.id);
-      return;
+    while (oldest < delivered.length) {
+      if (tables.events.delete(delivered[oldest++]!)) break;
     }
+    if (oldest < eventsKept) return;
+    delivered = delivered.slice(oldest);
+    oldest = 0;
   };
 
   return {
@@ -79,7 +85,7 @@ export function createState(eventsKept = EVENTS_KEPT): State {
       if (record.key) keys.set(record.key.key, record.key);
       for (const id of record.delivered ?? []) {
         const event = tables.events.get(id);
-        if (event) tables.events.set(id, { ...event, delivered: true });
+        if (event) set('events', { ...event, delivered: true });
       }
     },
   };
