@@ -1,5 +1,5 @@
 import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
-import { isolated, kindWords, moneyWords, placeOf, plain, timeWords } from './words.ts';
+import { isolated, kindWords, moneyWords, placeOf, plain, priceWords, timeWords } from './words.ts';
 
 /** What happened to an order and is told to its buyer: the names that SQL's `order_happened` takes. */
 export type Happening =
@@ -180,7 +180,7 @@ function eventLines({ issued, timeZone }: LetterParts): string[] {
 }
 
 function seatPrice(seat: IssuedSeat, { issued }: LetterParts): string {
-  return moneyWords(seat.price + seat.fee, issued.currency);
+  return priceWords(seat, issued.currency);
 }
 
 function asText(said: Said, parts: LetterParts): string {

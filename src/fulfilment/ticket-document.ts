@@ -2,7 +2,7 @@ import PDFDocument from 'pdfkit';
 import { createDocumentFonts } from './document-fonts.ts';
 import { createPainter, type Painter } from './document-painter.ts';
 import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
-import { kindWords, moneyWords, plain, timeWords } from './words.ts';
+import { kindWords, plain, priceWords, timeWords } from './words.ts';
 
 export type DocumentSize = 'a4' | 'phone';
 
@@ -62,7 +62,7 @@ function textsOf(issued: IssuedOrder, tickets: Ticket[]): string[] {
     number,
     category,
     kind,
-    moneyWords(price + fee, issued.currency),
+    priceWords({ price, fee }, issued.currency),
   ]);
   return [ownLetters, issued.eventName, issued.venue, issued.buyer.name, ...places];
 }
@@ -168,7 +168,7 @@ function paintFacts({ painter, issued, ticket, number, of }: Page, box: Box): nu
   const facts: [label: string, value: string][] = [
     ['Name', plain(issued.buyer.name)],
     ['Category', kindWords(ticket)],
-    ['Price', moneyWords(ticket.price + ticket.fee, issued.currency)],
+    ['Price', priceWords(ticket, issued.currency)],
     ['Ticket', `${number} of ${of}`],
   ];
   let { y } = box;

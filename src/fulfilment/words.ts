@@ -34,6 +34,12 @@ export function moneyWords(minor: number, currency: string): string {
   return format.format(decimalOf(minor, currency) as `${number}`);
 }
 
+/** `€52.50 incl. €2.50 fee`: what a seat cost. The order's page says price and fee apart. */
+export function priceWords({ price, fee }: Pick<IssuedSeat, 'price' | 'fee'>, currency: string): string {
+  const sum = moneyWords(price + fee, currency);
+  return fee === 0 ? sum : `${sum} incl. ${moneyWords(fee, currency)} fee`;
+}
+
 /** `Saturday, 5 December 2026 at 19:30 CET`: whoever travels is told whose clock it is. */
 export function timeWords(at: number, timeZone: string): string {
   const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'full', timeZone }).format(at);

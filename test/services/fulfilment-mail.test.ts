@@ -140,7 +140,7 @@ describe('mail after a purchase', () => {
     assert.equal(listed.code, 1);
     assert.match(
       listed.out,
-      new RegExp(`${mail}  order.confirmed of order ${order.order} .*refused, 1 attempts: .*550`),
+      new RegExp(`${mail}  order.confirmed of order ${order.order} .*refused, 1 attempt: .*550`),
     );
     assert.ok(!listed.out.includes(order.buyer.email));
     const shown = JSON.parse((await onsale(['mail', 'show', mail, '--json'], app.env)).out);

@@ -37,12 +37,16 @@ test('the confirmation names seats, fees and total; a letter for tickets that ar
   for (const words of [
     'Section 112, row 4, seat 9',
     'seat 10',
-    '€52.50',
+    '€52.50 incl. €2.50 fee',
     'Order fee: €1.00',
     'Total: €106.00',
   ]) {
     assert.ok(letter.text.includes(words), `${words} in\n${letter.text}`);
   }
+  assert.ok(letter.html.includes('€52.50 incl. €2.50 fee'), letter.html);
+  const free = { ...issued, seats: issued.seats.map((line) => ({ ...line, fee: 0 })) };
+  const without = composeLetter('order.confirmed', { ...parts, issued: free });
+  assert.ok(without?.text.includes('€50.00\n') && !without.text.includes('incl.'), without?.text);
   const gone = { ...issued, seats: issued.seats.map((line) => ({ ...line, ticket: null })) };
   assert.equal(composeLetter('order.confirmed', { ...parts, issued: gone }), null);
   const [first, second] = issued.seats;

@@ -73,6 +73,15 @@ async function scanned(document: Uint8Array, scale: number): Promise<(string | u
   }
 }
 
+async function textsOf(document: Uint8Array): Promise<string[]> {
+  const opened = await pdfium.loadDocument(document);
+  try {
+    return [...opened.pages()].map((page) => page.getText().replace(/\s+/g, ' '));
+  } finally {
+    opened.destroy();
+  }
+}
+
 test('codes scan: a ticket as a PDF program shows it, on paper and on a telephone, is read and verified as ours', async () => {
   const key = storedTicketKey(dataDir);
   const seats = names.slice(0, 2).map((name, seat): IssuedSeat => {
@@ -103,6 +112,7 @@ test('codes scan: a ticket as a PDF program shows it, on paper and on a telephon
     const document = await documents.render(issued, size);
     const codes = seats.map(({ ticket }) => ticket!.code);
     assert.deepEqual(await scanned(document, scale), codes, `${size} at ${scale}`);
+    for (const text of await textsOf(document)) assert.match(text, /€52\.50 incl\. €2\.50 fee/, size);
   }
 
   const [code = ''] = await scanned(await documents.render(issued, 'a4'), 2);
