@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { Argument, Option } from 'commander';
+import { counted } from '../core/counted.ts';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
@@ -71,7 +72,7 @@ async function exportCommand(
     const parts = { url, events, ...(key && { ticketKey: key }) };
     const wish = { what, format, event: event?.eventNo ?? null, codes, byteOrderMark: bom };
     const rows = await writeWhole(out, (write) => writeExport(parts, wish, write), context.say);
-    context.print(`${rows} ${what} of ${id ?? 'all events'} in ${out}.`);
+    context.print(`${counted(rows, what.slice(0, -1))} of ${id ?? 'all events'} in ${out}.`);
   } finally {
     await close();
   }

@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import { type GateList, gateListOf, placeInList, readGateList } from '../fulfilment/gate-list.ts';
 import {
   readWrittenScans,
@@ -74,7 +75,7 @@ export function registerTicketCommands(program: Command, context: TicketContext)
         if (flags.out === undefined) return context.print(JSON.stringify(list));
         fs.writeFileSync(flags.out, `${JSON.stringify(list)}\n`);
         context.print(
-          `${list.revoked.length} revoked tickets of ${id}, as of ${list.asOf}, in ${flags.out}.`,
+          `${counted(list.revoked.length, 'revoked ticket')} of ${id}, as of ${list.asOf}, in ${flags.out}.`,
         );
       }),
     );
@@ -217,7 +218,7 @@ function ageWords(ms: number): string {
   const minutes = Math.floor(ms / 60_000);
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : counted(Math.floor(hours / 24), 'day');
 }
 
 async function checkInCommand(
@@ -336,9 +337,9 @@ async function uploadCommand(
     if (!quiet) {
       for (const one of wrong) context.print(scanText(one));
       const known = outcomes.filter((one) => 'repeated' in one && one.repeated).length;
-      context.print(`${outcomes.length} scans, ${known} of them known before.`);
+      context.print(`${counted(outcomes.length, 'scan')}, ${known} of them known before.`);
     }
-    if (wrong.length > 0) context.fail(`${wrong.length} scans are to be looked at.`);
+    if (wrong.length > 0) context.fail(`${counted(wrong.length, 'scan is', 'scans are')} to be looked at.`);
   });
 }
 

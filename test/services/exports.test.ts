@@ -264,7 +264,7 @@ describe('exports, and forgetting over HTTP and at the command line', () => {
     const out = path.join(app.dataDir, 'orders.csv');
     const made = await onsale(['export', 'orders', 'show', '--out', out, '--no-bom'], app.env);
     assert.equal(made.code, 0, made.err);
-    assert.equal(made.out, `${rows + 1} orders of show in ${out}.\n`);
+    assert.equal(made.out, `${(rows + 1).toLocaleString('en')} orders of show in ${out}.\n`);
     assert.match(made.err, /^10000 …\n20000 …$/m);
     assert.deepEqual([fs.existsSync(`${out}.part`), fs.statSync(out).mode & 0o777], [false, 0o600]);
     assert.ok(fs.statSync(out).size > 30e6);
