@@ -9,7 +9,7 @@ import type { EntryPlace } from './shapes.ts';
 const words = consoleTexts.entry;
 
 /** There is nothing left to take back. */
-const goneCodes = ['not_entered', 'not_found'];
+const goneCodes = ['not_entered', 'unknown_ticket'];
 
 export interface TakenBack {
   said: Said;

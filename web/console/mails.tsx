@@ -15,7 +15,7 @@ const words = consoleTexts.mails;
 const lookEveryMs = 3_000;
 
 /** It is not sent any more, whoever asks. */
-const goneCodes = ['mail_not_needed', 'not_found'];
+const goneCodes = ['mail_not_needed', 'unknown_mail'];
 
 /** Sends one again; says what came of it. */
 async function sendAgain(mail: string, copy: boolean): Promise<Said> {

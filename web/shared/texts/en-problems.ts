@@ -5,7 +5,7 @@ export const problemTexts = {
   retry: 'Try again',
   cooldown: {
     title: 'A short wait before you hold seats again',
-    why: 'Seats that you held were given back or lapsed without payment several times in a row, and other people are waiting for them. Nothing was charged, and nothing is lost.',
+    why: 'Seats that you held were given back or lapsed without payment, and other people are waiting for them. Nothing was charged, and nothing is lost.',
     left: 'You can hold seats again in',
     meanwhile: 'Seats that you hold now stay yours until their time is over, and can be paid.',
     appeal: 'If this is a mistake, tell the organiser this reference; the wait can be lifted:',
@@ -32,7 +32,7 @@ export const problemTexts = {
     unknown_hold: 'These seats are not held in this browser any more. Nothing was charged.',
     hold_quota: 'You may not hold more seats at once. Choose fewer.',
     cooldown:
-      'Seats that you held were not paid several times in a row. You can hold seats again in a short while. Nothing was charged.',
+      'Seats that you held were not paid. You can hold seats again in a short while. Nothing was charged.',
     hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',
     across_partitions:
       'These seats are sold in separate parts of the house. Choose seats of one part. Nothing was charged.',
