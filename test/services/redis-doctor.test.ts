@@ -62,11 +62,11 @@ test('the doctor says who decides about the seats, and when that cannot be asked
   };
   const change = (sql: string) => database.query(`UPDATE event_partitions SET ${sql}`);
   await change("mode = 'redis', reason = NULL, changed_at = '2026-01-02 03:04:05+00'");
-  const inRedis = 'show: one partition decided by Redis default, since 2026-01-02 03:04:05 UTC';
+  const inRedis = 'show: 1 partition decided by Redis default, since 2026-01-02 03:04:05 UTC';
   assert.deepEqual(await said(['default']), [`arbiter ok ${inRedis}`]);
   assert.deepEqual(await said(['north']), [`arbiter wrong ${inRedis}`]);
   await change("mode = 'postgres', reason = 'timeout'");
   assert.deepEqual(await said(['default']), [
-    'arbiter ok show: one partition decided by Postgres since 2026-01-02 03:04:05 UTC: Redis default was lost (timeout)',
+    'arbiter ok show: 1 partition decided by Postgres since 2026-01-02 03:04:05 UTC: Redis default was lost (timeout)',
   ]);
 });
