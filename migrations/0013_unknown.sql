@@ -273,8 +273,9 @@ DECLARE
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
-  IF o.provider_object = p_object
-     OR EXISTS (SELECT 1 FROM money_operations WHERE order_id = p_order AND provider_object = p_object) THEN
+  -- Whosever it is: an object that some order of ours has, or is having cancelled, is no stray.
+  IF EXISTS (SELECT 1 FROM orders WHERE provider_object = p_object)
+     OR EXISTS (SELECT 1 FROM money_operations WHERE provider_object = p_object) THEN
     RETURN '{"kind":"known"}';
   END IF;
   SELECT * INTO m FROM money_operations

@@ -377,6 +377,12 @@ BEGIN
   IF o.state <> 'authorised' THEN
     RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o));
   END IF;
+  -- An object that came from nowhere (money_stray) is still being cancelled: one operation at a time. The authorisation is due
+  -- again when its lease ends.
+  IF EXISTS (SELECT 1 FROM money_operations
+             WHERE order_id = p_order AND kind <> 'refund' AND state IN ('open','waiting','unknown','ending')) THEN
+    RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o));
+  END IF;
   SELECT * INTO v_authorise FROM money_operations
   WHERE order_id = p_order AND kind = 'authorise' AND state = 'done' FOR UPDATE;
   v_reason := CASE

@@ -2938,8 +2938,9 @@ DECLARE
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
-  IF o.provider_object = p_object
-     OR EXISTS (SELECT 1 FROM money_operations WHERE order_id = p_order AND provider_object = p_object) THEN
+  -- Whosever it is: an object that some order of ours has, or is having cancelled, is no stray.
+  IF EXISTS (SELECT 1 FROM orders WHERE provider_object = p_object)
+     OR EXISTS (SELECT 1 FROM money_operations WHERE provider_object = p_object) THEN
     RETURN '{"kind":"known"}';
   END IF;
   SELECT * INTO m FROM money_operations
@@ -3189,6 +3190,12 @@ BEGIN
   PERFORM order_lock_limits(o.event_no, o.account, v_fingerprint);
   SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
   IF o.state <> 'authorised' THEN
+    RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o));
+  END IF;
+  -- An object that came from nowhere (money_stray) is still being cancelled: one operation at a time. The authorisation is due
+  -- again when its lease ends.
+  IF EXISTS (SELECT 1 FROM money_operations
+             WHERE order_id = p_order AND kind <> 'refund' AND state IN ('open','waiting','unknown','ending')) THEN
     RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o));
   END IF;
   SELECT * INTO v_authorise FROM money_operations

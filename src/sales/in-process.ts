@@ -326,8 +326,7 @@ export function createInProcessRecord(options: {
     const order = orders.get(command.order);
     if (!order) return { kind: 'unknown_order' };
     const { object } = command;
-    const isKnown = rowsOf(order.order).some(({ providerObject }) => providerObject === object);
-    if (order.providerObject === object || isKnown) return { kind: 'known' };
+    if (ownerOf(object)) return { kind: 'known' };
     const busy = underWay(order.order);
     const waits = busy?.kind === 'open' && busy.providerObject === null && order.providerObject === null;
     if (busy && waits && command.fits) {
@@ -355,6 +354,9 @@ export function createInProcessRecord(options: {
     const order = orders.get(id);
     if (!order) return { kind: 'unknown_order' };
     if (order.state !== 'authorised') return { kind: 'decided', order };
+    // An object that came from nowhere is still being cancelled: one operation at a time.
+    if (rowsOf(id).some((row) => row.kind !== 'refund' && operationsUnderWay.includes(row.state)))
+      return { kind: 'decided', order };
     const authorisation = rowsOf(id).find((row) => row.kind === 'authorise' && row.state === 'done')!;
     const reason = whyNot(order);
     if (reason) {

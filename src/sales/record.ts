@@ -235,7 +235,7 @@ export interface StrayCommand {
 }
 
 export type StrayOutcome =
-  /** It is one of the order's own by now. */
+  /** An order of ours has it, or is having it cancelled: it is no stray. */
   | { kind: 'known' }
   /** An opening of the order was still waiting for just this answer. */
   | ({ kind: 'adopted'; operation: MoneyOperation } & Changed)
@@ -286,6 +286,7 @@ export type ConfirmOutcome =
   | ({ kind: 'confirmed'; operation: MoneyOperation } & Changed)
   /** Seats freed, limits untouched; `operation` is the authorisation, `ending` and claimed by the caller (P3). */
   | ({ kind: 'impossible'; operation: MoneyOperation } & Changed)
+  /** Not to be confirmed (any more), or not yet: still `authorised` while an object of nobody's is being cancelled. */
   | { kind: 'decided'; order: Order }
   | { kind: 'unknown_order' };
 

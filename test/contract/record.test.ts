@@ -221,6 +221,37 @@ for (const [name, make] of [
     }
   });
 
+  test(`${name}: P2 P3: beside an object of nobody’s that is being cancelled nothing is confirmed; afterwards it is`, async () => {
+    const stage = await make();
+    const { record } = stage;
+    const { order, operation } = await closedUnpaid(stage, 1);
+    const [open] = await record.operationsOf(order.order);
+    await record.voided(open!.operation, { detail: 'voided' });
+    const ids = { operation: uuidOf('stray'), key: 'stray', endKey: 'stray end' };
+    const stray = await record.stray({ ...ids, order: order.order, object: 'stray 1', fits: true }, claim);
+    assert.equal(stray.kind, 'ending');
+    const seats = {
+      ...{ kind: 'held' as const, hold: uuidOf(`late ${order.order}`) },
+      ...{ epoch: stage.epoch, deadline: stage.now() + 300_000 },
+    };
+    const view = viewOf(operation, 'authorised');
+    assert.equal((await record.authorised(operation.operation, view, 'e', claim, seats)).kind, 'authorised');
+    const confirm = () =>
+      record.confirm(
+        order.order,
+        { capture: uuidOf('capture'), captureKey: 'capture', endKey: 'capture end' },
+        claim,
+      );
+    const other = await closedUnpaid(stage, 2);
+    const twice = { operation: uuidOf('other'), key: 'other', endKey: 'other end', object: 'stray 1' };
+    const known = await record.stray({ ...twice, order: other.order.order, fits: true }, claim);
+    assert.equal(known.kind, 'known', 'one object is not two orders’ to cancel');
+    const early = await confirm();
+    assert.ok(early.kind === 'decided' && early.order.state === 'authorised', JSON.stringify(early));
+    await record.voided(ids.operation, { detail: 'voided' });
+    assert.equal((await confirm()).kind, 'confirmed');
+  });
+
   test(`${name}: P3: an order that its buyer closed has no way back`, async () => {
     const stage = await make();
     const { order, operation } = await authorisedThenClosed(stage);
