@@ -254,9 +254,9 @@ test('by keyboard on a phone: a check-in is taken back, a double use too; a refu
   assert.match((await download).suggestedFilename(), /\.csv$/);
   await assertAccessible(page, 'exports');
   await page.getByRole('link', { name: 'Buyers’ data' }).press('Enter');
-  await page.getByLabel('E-mail address').focus();
-  await page.keyboard.insertText(order.buyer.email);
-  await press(page, 'Enter');
+  const email = page.getByLabel('E-mail address');
+  await email.fill(order.buyer.email);
+  await email.press('Enter');
   await page.getByText(/its tickets are still to be used\.$/).waitFor();
   await page.getByLabel('Also if tickets are still to be used.').press('Space');
   await page.getByRole('button', { name: 'What would happen?' }).press('Enter');

@@ -257,6 +257,13 @@ describe('at the door', () => {
     const { body: list } = await organiser.get('/api/organiser/webhooks');
     assert.equal(list.endpoints[0].note, 'the till');
     assert.ok(!JSON.stringify(list).includes(secret), 'a secret is shown once');
+    // One that is still under way is not sent twice.
+    await until(
+      async () =>
+        (await organiser.get(`/api/organiser/webhook-deliveries/${told.delivery}`)).body.state ===
+        'delivered',
+      'the delivery to be recorded',
+    );
     const again = await organiser.post(`/api/organiser/webhook-deliveries/${told.delivery}/again`);
     assert.equal(again.status, 202);
     await found(() =>
