@@ -1,4 +1,3 @@
-import type { EventNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { Db } from '../sales/db.ts';
@@ -55,7 +54,7 @@ export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & Ad
       return rows.map((row) => row.last_no);
     },
 
-    sweep: (event) => sweepRemembered(db, event),
+    sweep: () => sweepRemembered(db),
 
     async publish(event, term, decision) {
       const [row] = await db.query<{ ruled: boolean }>(
@@ -68,19 +67,22 @@ export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & Ad
   };
 }
 
-/** Rows that a join is just renewing are skipped: waiting for them could end in a deadlock, and they are not old any more. */
-async function sweepRemembered(db: Db, event: EventNo): Promise<number> {
+/**
+ * Of all events: one that ended has nobody who sweeps it, and its rows would be read over again for every other. Rows that a
+ * join is just renewing are skipped: waiting for them could end in a deadlock, and they are not old any more.
+ */
+async function sweepRemembered(db: Db): Promise<number> {
   const [row] = await db.query<{ forgotten: number }>(
     'queue_sweep',
     `WITH old AS (
        SELECT ctid FROM queue_recent
-       WHERE event_no = $1 AND issued_at <= clock_timestamp() - $2 * interval '1 ms'
-       ORDER BY issued_at LIMIT $3 FOR UPDATE SKIP LOCKED
+       WHERE issued_at <= clock_timestamp() - $1 * interval '1 ms'
+       ORDER BY issued_at LIMIT $2 FOR UPDATE SKIP LOCKED
      ), gone AS (
        DELETE FROM queue_recent r USING old WHERE r.ctid = old.ctid RETURNING 1
      )
      SELECT count(*) AS forgotten FROM gone`,
-    [event, joinMemoryMs, sweepMax],
+    [joinMemoryMs, sweepMax],
   );
   return row?.forgotten ?? 0;
 }

@@ -20,7 +20,7 @@ export interface WaitingRoom {
   redeem(command: RedeemCommand): Promise<RedeemOutcome>;
   /** The last number issued, per shard; of a shard on Redis as its leader read it last. */
   lastNumbers(event: EventNo): Promise<number[]>;
-  /** Forgets visitor → number pairs older than 60 s; answers how many. A store that forgets by itself has none. */
+  /** Forgets visitor → number pairs older than 60 s, at least those of this event; answers how many. A store that forgets by itself has none. */
   sweep(event: EventNo): Promise<number>;
 }
 

@@ -210,3 +210,13 @@ test('joins that arrive together share calls, keep their order and are each answ
   );
   assert.deepEqual(batches, [joinBatchMax, joinBatchMax, 200]);
 });
+
+test('a sweep of one event forgets what another, which nobody sweeps any more, remembered for too long', async (t) => {
+  const { database, event, room } = await setUp(t);
+  const ended = await insertTestEvent(database);
+  await room.join(ended, 0, names(3));
+  await database.query(`UPDATE queue_recent SET issued_at = issued_at - interval '2 minutes'`);
+  await room.join(event, 0, names(2));
+  assert.equal(await room.sweep(event), 3);
+  assert.equal(await room.sweep(ended), 0, 'what is younger stays');
+});
