@@ -160,7 +160,7 @@ CREATE TABLE tickets (
 -- S1: the guarantee, whatever every layer above does: of a seat's tickets one is not cancelled. Its condition is part of what
 -- is unique, and no index here is partial or begins with event_no: without statistics, as in the first minutes of a sale, the
 -- planner takes an index that fits "event_no = $1" or "status = 'reserved'" for as good as tickets_order, keeps that plan, and
--- reads all of an event's tickets for each order (measured: 18 million in 2,000 purchases).
+-- reads all of an event's tickets for each order.
 CREATE UNIQUE INDEX tickets_one_owner ON tickets ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no);
 CREATE INDEX tickets_order ON tickets (order_id);
 
