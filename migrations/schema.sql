@@ -5871,6 +5871,18 @@ CREATE TABLE public.ticket_keys (
 );
 
 --
+-- Name: undeclared_proxies; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.undeclared_proxies (
+    peer_kind text NOT NULL,
+    peer text NOT NULL,
+    header text NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT undeclared_proxies_peer_kind_check CHECK ((peer_kind = ANY (ARRAY['private'::text, 'public'::text])))
+);
+
+--
 -- Name: webhook_attempts; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -6333,6 +6345,13 @@ ALTER TABLE ONLY public.ticket_keys
 
 ALTER TABLE ONLY public.tickets
     ADD CONSTRAINT tickets_pkey PRIMARY KEY (ticket_id, event_no);
+
+--
+-- Name: undeclared_proxies undeclared_proxies_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.undeclared_proxies
+    ADD CONSTRAINT undeclared_proxies_pkey PRIMARY KEY (peer_kind);
 
 --
 -- Name: webhook_attempts webhook_attempts_pkey; Type: CONSTRAINT; Schema: public; Owner: -

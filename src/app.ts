@@ -28,6 +28,7 @@ import { createReconciler } from './checkout/reconcile.ts';
 import { signTicketCode } from './fulfilment/ticket-code.ts';
 import { createAccessCodes } from './http/access-codes.ts';
 import { createAccountTokens } from './http/account-token.ts';
+import { createClientAddresses } from './http/client-address.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerMailbox } from './http/mailbox.ts';
 import { registerOrganiser } from './http/organiser.ts';
@@ -61,6 +62,7 @@ import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
 import { reportPath } from './sales/path-signals.ts';
 import { ticketsOfOrder } from './sales/tickets.ts';
+import { recordProxy } from './sales/undeclared-proxies.ts';
 import { createCredentials } from './waiting-room/credentials.ts';
 import { createJoinBatcher } from './waiting-room/join-batcher.ts';
 
@@ -257,6 +259,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const { accountSecret } = config;
   const accountTokens =
     accountSecret === undefined ? undefined : createAccountTokens({ secret: accountSecret, clock });
+  const { trustProxy } = config.http;
+  const clients = createClientAddresses({ trustProxy, clock, log, record: (seen) => recordProxy(db, seen) });
   const deps: HttpDeps = {
     clock,
     random,
@@ -264,8 +268,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     accountTokens,
     publicUrl: () => url,
     timeZone: config.timeZone,
-    trustProxy:
-      typeof config.http.trustProxy === 'object' ? [...config.http.trustProxy] : config.http.trustProxy,
+    trustProxy: typeof trustProxy === 'object' ? [...trustProxy] : trustProxy,
+    clients,
     webDir: path.join(projectDir, 'dist/web'),
     paymentOrigins: payments.origins,
     credentials,
@@ -277,6 +281,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     checkout,
     provider: payments.provider,
     accessCodes: createAccessCodes({
+      clients,
       clock,
       publicUrl: () => url,
       look: (event, code) => lookAtCode(db, event, code),
@@ -294,6 +299,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
   const organiserDeps = {
     accountTokens,
+    clients,
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
     events,
     clock,

@@ -5,6 +5,7 @@ import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
 import { projectDir } from '../runtime/project-dir.ts';
+import { type ProxySighting, proxyAdvice, recentProxiesQuery } from '../sales/undeclared-proxies.ts';
 import { reachDatabase } from './database.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
@@ -87,6 +88,7 @@ async function database(url: string, runtime: Runtime, config: Config): Promise<
       await schema(ask),
       ...(await durability(ask)),
       await clockSkew(ask, runtime),
+      ...(await undeclaredProxies(client, config)),
       ...(await examinePartitions(ask, servers)),
       ...(await examineTicketKeys(ask, config.dataDir)),
     ];
@@ -156,6 +158,15 @@ async function durability(ask: Ask): Promise<Finding[]> {
     });
   }
   return findings;
+}
+
+/** Reported by the web processes, which see the requests. */
+async function undeclaredProxies(client: pg.Client, config: Config): Promise<Finding[]> {
+  if (config.http.trustProxy !== false) return [];
+  const { rows: ready } = await client.query("SELECT to_regclass('undeclared_proxies') AS known");
+  if (!ready[0]?.known) return [];
+  const { rows } = await client.query<ProxySighting>(recentProxiesQuery);
+  return rows.map((sighting) => ({ check: 'proxy', state: 'note', detail: proxyAdvice(sighting) }));
 }
 
 async function clockSkew(ask: Ask, { clock }: Runtime): Promise<Finding> {

@@ -3,6 +3,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Config } from '../runtime/config.ts';
 import { createShutdown } from '../runtime/shutdown.ts';
 import { createDb } from '../sales/db.ts';
+import { proxyAdvice, recentProxies } from '../sales/undeclared-proxies.ts';
 import { createDemoEvent } from './demo-event.ts';
 
 export interface StartFlags {
@@ -37,6 +38,9 @@ export async function startCommand(context: StartContext, flags: StartFlags): Pr
   try {
     for (const warning of config.warnings) progress(`Note: ${warning}`);
     const app = await createApp(config, { ...context, roles: chosen, shutdown, onProgress: progress });
+    if (config.http.trustProxy === false) {
+      for (const sighting of await recentProxies(app.db)) progress(`Note: ${proxyAdvice(sighting)}`);
+    }
     const event = flags.demo ? await firstEvent(app, context, demoSeats) : null;
     if (!shutdown.requested.aborted) print(welcome(app, event, config.redis));
     const end = await shutdown.ended;

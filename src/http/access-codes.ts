@@ -4,6 +4,7 @@ import { areNone, canonicalCode, hasLocks, noRights, type Rights, rightsMissing 
 import type { Clock } from '../runtime/clock.ts';
 import type { CodeLook } from '../sales/access-codes.ts';
 import type { CodeRefusal, EventRecord } from '../sales/record.ts';
+import type { ClientAddresses } from './client-address.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
 /** What this request's access code opens. `refused`: why the one that it carries opens nothing. */
@@ -25,6 +26,7 @@ export interface AccessCodes {
 }
 
 export interface AccessCodesOptions {
+  clients: ClientAddresses;
   clock: Clock;
   publicUrl: () => string;
   look: (event: EventNo, code: string) => Promise<CodeLook | null>;
@@ -39,7 +41,7 @@ const addressesMax = 10_000;
 
 const cookieName = (event: EventId) => `onsale_code_${event}`;
 
-export function createAccessCodes({ clock, publicUrl, look }: AccessCodesOptions): AccessCodes {
+export function createAccessCodes({ clients, clock, publicUrl, look }: AccessCodesOptions): AccessCodes {
   const wrong = new Map<string, { count: number; since: number }>();
   const flags = () => ({
     httpOnly: true,
@@ -71,10 +73,11 @@ export function createAccessCodes({ clock, publicUrl, look }: AccessCodesOptions
   }
 
   async function lookAt(request: FastifyRequest, event: EventRecord, text: string): Promise<Opened> {
-    throttle(request.ip);
+    const address = clients.of(request)?.range;
+    if (address !== undefined) throttle(address);
     const code = canonicalCode(text);
     const found = code === null ? null : await look(event.eventNo, code);
-    if (!found) noteWrong(request.ip);
+    if (!found && address !== undefined) noteWrong(address);
     const refused = found ? found.refusal : 'unknown';
     return { rights: found && !refused ? found : noRights, code: found, refused };
   }

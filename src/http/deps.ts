@@ -16,6 +16,7 @@ import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
 import type { AccessCodes } from './access-codes.ts';
 import type { AccountTokens } from './account-token.ts';
+import type { ClientAddresses } from './client-address.ts';
 import type { PathMeter } from './path-meter.ts';
 
 /** Everything that the buyers' routes stand on; `app.ts` puts it together. */
@@ -28,6 +29,8 @@ export interface HttpDeps {
   /** IANA name: the house's, in which people are told when its events are. */
   timeZone: string;
   trustProxy: false | number | string[];
+  /** The addresses of clients, for throttles and bounds by address. */
+  clients: ClientAddresses;
   /** Folder of the built pages; null: none are served. */
   webDir: string | null;
   /** Origins of the payment script and of what it talks to, for the content security policy. */

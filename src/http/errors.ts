@@ -403,6 +403,7 @@ export interface ProblemOptions {
   detail?: string;
   /** JSON pointer into the body, a parameter's or a header's name. */
   field?: string;
+  /** A fraction is rounded up in the answer. */
   retryAfterMs?: number;
   /** Code-specific members. */
   extra?: Record<string, unknown>;
@@ -438,7 +439,7 @@ export function problemDocument(code: ProblemCode, options: ProblemOptions = {})
     code,
     detail: options.detail ?? advice,
     ...(options.field === undefined ? {} : { field: options.field }),
-    ...(options.retryAfterMs === undefined ? {} : { retryAfterMs: options.retryAfterMs }),
+    ...(options.retryAfterMs === undefined ? {} : { retryAfterMs: Math.ceil(options.retryAfterMs) }),
     ...options.extra,
   };
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import type { Db } from '../sales/db.ts';
+import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
 import type { RouteGroup } from './server.ts';
 
@@ -33,6 +34,7 @@ const tags = ['organiser'];
 
 export function createOrganiserSessions(deps: {
   db: Db;
+  clients: ClientAddresses;
   clock: Clock;
   random: Random;
   account: OrganiserAccount;
@@ -78,10 +80,11 @@ export function createOrganiserSessions(deps: {
         bodyLimit: 4 * 1024,
       },
       async (request, reply) => {
-        throttle(request.ip);
+        const address = deps.clients.of(request)?.range;
+        if (address !== undefined) throttle(address);
         const { email, password } = request.body;
         if (!matches(email, password)) {
-          noteRefusal(request.ip);
+          if (address !== undefined) noteRefusal(address);
           throw problem('sign_in_refused');
         }
         const token = Buffer.from(random.bytes(32)).toString('base64url');

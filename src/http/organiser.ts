@@ -18,6 +18,7 @@ import type { Events, OnSaleOutcome } from '../sales/events.ts';
 import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { AccountTokens } from './account-token.ts';
+import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
 import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
 import { registerOrganiserCodes } from './organiser-codes.ts';
@@ -33,6 +34,7 @@ export interface OrganiserDeps {
   clock: Clock;
   random: Random;
   account: OrganiserAccount;
+  clients: ClientAddresses;
   /** Cookies are marked Secure. */
   https: boolean;
   /** The published object of that name, for the counts. */

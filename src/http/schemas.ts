@@ -16,7 +16,7 @@ export const ProblemSchema = Type.Object(
     code: Type.String({ description: 'Stable; see docs/reference/errors.md.' }),
     detail: Type.String(),
     field: Type.Optional(Type.String()),
-    retryAfterMs: Type.Optional(Type.Number()),
+    retryAfterMs: Type.Optional(Type.Integer()),
   },
   { additionalProperties: true, description: 'application/problem+json (RFC 9457)' },
 );

@@ -73,6 +73,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   app.addHook('onRequest', securityHeaders(deps));
   app.addHook('onRequest', refuseOtherSites(deps.publicUrl));
   app.addHook('preValidation', refuseHostileText);
+  deps.clients.watch(app);
   deps.pathMeter?.watch(app);
   await describe(app, deps);
 

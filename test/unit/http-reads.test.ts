@@ -98,6 +98,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   publicUrl: () => 'https://sale.example',
   timeZone: 'Europe/Berlin',
   trustProxy: false,
+  clients: { of: () => null, watch: () => {} },
   webDir: null,
   paymentOrigins: { script: ['https://pay.example'], connect: ['https://api.pay.example'], frame: [] },
   credentials: forbidden('credentials'),
