@@ -2,6 +2,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ObjectEvents, SalesRecord } from '../sales/record.ts';
 import type { Payments } from './payments.ts';
+import { createPlaces } from './places.ts';
 
 export interface InboxOptions {
   record: Pick<SalesRecord, 'claimEvents' | 'eventsProcessed' | 'eventsAgain'>;
@@ -29,10 +30,8 @@ export interface InboxPass {
 }
 
 const gapMs = 1_000;
-/** Looked at beside each other: a look is a call to the provider. */
-const batchMax = 8;
-/** A pass ends even when new events keep coming. */
-const batchesMax = 100;
+/** Objects that are looked at at the same time: a look is a call to the provider. */
+const placesMax = 8;
 const againMs = 1_000;
 const againMaxMs = 60_000;
 /** Of an object that nobody here knows. */
@@ -54,13 +53,16 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
   /** Something was stored while a pass was running. */
   let awake = false;
 
+  const places = createPlaces<ObjectEvents>({
+    places: placesMax,
+    claim: (limit) => record.claimEvents({ ...payments.claimOf, limit }),
+    clock,
+  });
+  const newPass = (): InboxPass => ({ looked: 0, processed: 0, again: 0, failed: 0 });
+
   async function runOnce(): Promise<InboxPass> {
-    const pass: InboxPass = { looked: 0, processed: 0, again: 0, failed: 0 };
-    for (let batch = 0; batch < batchesMax && !stopping?.signal.aborted; batch += 1) {
-      const claimed = await record.claimEvents({ ...payments.claimOf, limit: batchMax });
-      if (claimed.length === 0) break;
-      await Promise.all(claimed.map((one) => look(one, pass)));
-    }
+    const pass = newPass();
+    await places.drain((one) => look(one, pass));
     return pass;
   }
 
@@ -106,10 +108,12 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
   async function loop(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       awake = false;
-      await runOnce().catch((err: unknown) => log.error({ err }, 'a pass over the provider events failed'));
-      if (awake) continue;
+      await places
+        .fill((one) => look(one, newPass()), signal)
+        .catch((err: unknown) => log.error({ err }, 'a pass over the provider events failed'));
+      if (awake || signal.aborted) continue;
       nap = new AbortController();
-      await clock.sleep(gapMs, AbortSignal.any([signal, nap.signal])).catch(() => {});
+      await clock.sleep(gapMs, nap.signal).catch(() => {});
     }
   }
 
@@ -126,7 +130,9 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
     },
     stop: async () => {
       stopping?.abort();
+      nap?.abort();
       await running;
+      await places.ended();
       running = undefined;
       stopping = undefined;
     },

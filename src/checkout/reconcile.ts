@@ -1,7 +1,8 @@
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { SalesRecord } from '../sales/record.ts';
+import type { MoneyOperation, SalesRecord } from '../sales/record.ts';
 import type { CheckoutParts } from './checkout.ts';
+import { createPlaces } from './places.ts';
 
 export interface ReconcilerOptions {
   record: SalesRecord;
@@ -26,9 +27,9 @@ export interface ReconcilePass {
 }
 
 const gapMs = 1_000;
-const batchMax = 16;
-/** A pass ends even when new work keeps coming. */
-const batchesMax = 200;
+/** Operations that are driven at the same time: each waits for calls to the provider. */
+const placesMax = 16;
+const overdueMax = 128;
 
 /**
  * Where our record and the provider's meet: drives every money operation by its due_at and closes orders that were not paid in
@@ -42,42 +43,44 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   let stopping: AbortController | undefined;
   let running: Promise<void> | undefined;
 
+  const places = createPlaces<MoneyOperation>({
+    places: placesMax,
+    claim: (limit) => record.claim({ ...payments.claimOf, limit }),
+    clock,
+  });
+
   async function runOnce(): Promise<ReconcilePass> {
-    const driven = await driveDue();
-    const closed = await closeOverdue();
-    return { driven: driven.driven, closed: closed.closed, failed: driven.failed + closed.failed };
-  }
-
-  const newPass = (): ReconcilePass => ({ driven: 0, closed: 0, failed: 0 });
-
-  async function driveDue(): Promise<ReconcilePass> {
-    const pass = newPass();
-    if (first) await record.releaseClaims(payments.claimOf.owner);
-    first = false;
-    for (let batch = 0; batch < batchesMax && !stopping?.signal.aborted; batch += 1) {
-      const claimed = await record.claim({ ...payments.claimOf, limit: batchMax });
-      if (claimed.length === 0) break;
-      await Promise.all(
-        claimed.map((operation) =>
-          attempt(pass, { operation: operation.operation }, async () => {
-            await payments.drive(operation);
-            pass.driven += 1;
-          }),
-        ),
-      );
-    }
+    const pass: ReconcilePass = { driven: 0, closed: 0, failed: 0 };
+    await takeUp();
+    await places.drain((operation) => drive(operation, pass));
+    await closeOverdue(pass);
     return pass;
   }
 
-  async function closeOverdue(): Promise<ReconcilePass> {
-    const pass = newPass();
-    for (const order of await record.overdue(batchMax * 8)) {
+  /** What this process's former life had claimed. */
+  async function takeUp(): Promise<void> {
+    if (first) await record.releaseClaims(payments.claimOf.owner);
+    first = false;
+  }
+
+  async function driveDue(pass: ReconcilePass, signal: AbortSignal): Promise<void> {
+    await takeUp();
+    await places.fill((operation) => drive(operation, pass), signal);
+  }
+
+  const drive = (operation: MoneyOperation, pass: ReconcilePass): Promise<void> =>
+    attempt(pass, { operation: operation.operation }, async () => {
+      await payments.drive(operation);
+      pass.driven += 1;
+    });
+
+  async function closeOverdue(pass: ReconcilePass): Promise<void> {
+    for (const order of await record.overdue(overdueMax)) {
       await attempt(pass, { order }, async () => {
         await checkout.expire(order);
         pass.closed += 1;
       });
     }
-    return pass;
   }
 
   /** One failure does not keep the others waiting; its claim lapses and it comes again. */
@@ -90,9 +93,13 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
   }
 
-  async function loop(part: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
+  async function loop(
+    part: (pass: ReconcilePass, signal: AbortSignal) => Promise<void>,
+    signal: AbortSignal,
+  ) {
     while (!signal.aborted) {
-      await part().catch((err: unknown) => log.error({ err }, 'a reconcile pass failed'));
+      const pass: ReconcilePass = { driven: 0, closed: 0, failed: 0 };
+      await part(pass, signal).catch((err: unknown) => log.error({ err }, 'a reconcile pass failed'));
       await clock.sleep(gapMs, signal).catch(() => {});
     }
   }
@@ -109,6 +116,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     stop: async () => {
       stopping?.abort();
       await running;
+      await places.ended();
       running = undefined;
       stopping = undefined;
     },

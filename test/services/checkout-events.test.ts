@@ -100,6 +100,59 @@ test('P6: an event is stored and answered at once, however long the provider tak
   await database.query('DELETE FROM provider_events');
 });
 
+test('P4 P6: a provider call without an answer holds up neither the other operations nor the other events', async () => {
+  const stage = await stageEvent(database);
+  const patient = deskWith(simulator.providerWith({ timeoutMs: 30_000 }));
+  const asked = async (seat: number) => {
+    const order = await reserved(desk, stage, `buyer${seat}`, [seat]);
+    const outcome = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));
+    assert.ok(outcome.kind === 'pending' && outcome.action);
+    await simulator.answerBank(outcome.action.url, 'authorise');
+    return { order: order.order, intent: (await intentsOf(order.order))[0]!.id };
+  };
+  const [told, driven, toldLater, drivenLater] = [
+    await asked(1),
+    await asked(2),
+    await asked(3),
+    await asked(4),
+  ];
+  const dueNow = (order: string) =>
+    database.query(
+      'UPDATE money_operations SET due_at = clock_timestamp() WHERE order_id = $1 AND due_at IS NOT NULL',
+      [order],
+    );
+  const silences = await Promise.all(
+    [told, driven].map(({ intent }) =>
+      simulator.fault('delay_before', { match: { intent, route: 'retrieve' }, delayMs: 25_000, times: 1 }),
+    ),
+  );
+  const hanging = async () => (await simulator.struck()).delay_before === 2;
+  const before = Date.now();
+  patient.inbox.start();
+  patient.reconciler.start();
+  try {
+    await patient.checkout.providerEvent(event(told.intent));
+    await dueNow(driven.order);
+    await until(hanging, 'both calls to hang');
+    await patient.checkout.providerEvent(event(toldLater.intent));
+    await dueNow(drivenLater.order);
+    for (const { order } of [toldLater, drivenLater]) {
+      await until(
+        async () => (await stateOf(order)) === 'paid',
+        'an order beside the silent call to be paid',
+      );
+    }
+    assert.ok(Date.now() - before < 25_000, 'the calls were still without an answer');
+    for (const { order } of [told, driven]) assert.equal(await stateOf(order), 'reserved');
+  } finally {
+    for (const id of silences) await simulator.endFault(id);
+    await simulator.restart();
+    await Promise.all([patient.inbox.stop(), patient.reconciler.stop()]);
+  }
+  await reconcile(database, desk);
+  await auditEvent(database, simulator, stage.event);
+});
+
 test('P6: the same event again is one event; fifty about one payment are one look at it', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
