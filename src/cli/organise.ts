@@ -206,7 +206,11 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
   const fees = { seatFee: whole[0]!, orderFee: whole[1]! };
   const isWhole = whole.every((value) => Number.isSafeInteger(value) && value >= 0);
   const fault = isWhole
-    ? priceFault({ currency, prices, settings: { ...fees, kinds, lockedCategories } })
+    ? priceFault({
+        currency,
+        prices,
+        settings: { ...fees, kinds, lockedCategories, holdSeatsMax: whole[2]! },
+      })
     : null;
   const early = presaleFault(presaleAt, onSaleAt);
   if (times.some((at) => at !== null && !isEventTime(at)))

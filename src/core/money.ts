@@ -15,35 +15,46 @@ const wholeUnits = new Set(['ISK', 'UGX']);
 /** Of three and four decimals by ISO 4217, and not charged by the provider. */
 const notCharged = new Set('IQD LYD CLF UYW'.split(' '));
 
-/** Largest sum that one order may have, minor units: what providers take, and far inside exact integers. */
-export const amountMax = 99_999_999;
-
 /**
- * The least that a card is charged, minor units. Stripe states it by the currency that an account settles in; for currencies
- * that it does not list the least of the usual ones stands in, and the provider has the last word.
+ * The least and the largest amount that a card is charged, minor units, where they differ from the usual ones. Stripe states
+ * the least by the currency that an account settles in; for a currency that it does not list, the usual one applies and the
+ * provider decides. The largest: twelve digits for IDR, eight for all other currencies.
  * Source: "Minimum and maximum charge amounts" (https://docs.stripe.com/currencies).
  */
-const minimums: Record<string, number> = {
-  ...{
-    AED: 200,
-    BGN: 100,
-    CZK: 1_500,
-    DKK: 250,
-    GBP: 30,
-    HKD: 400,
-    HUF: 17_500,
-    KRW: 100,
-    MXN: 1_000,
-    MYR: 200,
-  },
-  ...{ NOK: 300, PLN: 200, RON: 200, SEK: 300, THB: 1_000 },
+const bounds: Record<string, { least?: number; largest?: number }> = {
+  AED: { least: 200 },
+  BGN: { least: 100 },
+  CZK: { least: 1_500 },
+  DKK: { least: 250 },
+  GBP: { least: 30 },
+  HKD: { least: 400 },
+  HUF: { least: 17_500 },
+  IDR: { largest: 999_999_999_999 },
+  KRW: { least: 100 },
+  MXN: { least: 1_000 },
+  MYR: { least: 200 },
+  NOK: { least: 300 },
+  PLN: { least: 200 },
+  RON: { least: 200 },
+  SEK: { least: 300 },
+  THB: { least: 1_000 },
 };
-const minimumElse = 50;
+const leastUsual = 50;
+const largestUsual = 99_999_999;
 
-/** The least sum that an order may come to. */
+/** The largest amount in any currency: the bound of a field whose currency is not known yet. */
+export const amountMax = Math.max(largestUsual, ...Object.values(bounds).map(({ largest = 0 }) => largest));
+
+/** The least amount that an order may come to. */
 export function minimumOf(currency: string): number {
   const step = stepOf(currency);
-  return Math.ceil((minimums[currency] ?? minimumElse) / step) * step;
+  return Math.ceil((bounds[currency]?.least ?? leastUsual) / step) * step;
+}
+
+/** The largest amount that an order may come to. */
+export function maximumOf(currency: string): number {
+  const step = stepOf(currency);
+  return Math.floor((bounds[currency]?.largest ?? largestUsual) / step) * step;
 }
 
 /** Decimal places of a currency's minor unit. HUF and TWD have two, whatever their coins are. */
@@ -67,7 +78,10 @@ export function stepOf(currency: string): 1 | 10 | 100 {
 /** Whether `amount` is a sum that can be charged in `currency`. */
 export function isChargeable(amount: number, currency: string): boolean {
   return (
-    Number.isSafeInteger(amount) && amount >= 0 && amount <= amountMax && amount % stepOf(currency) === 0
+    Number.isSafeInteger(amount) &&
+    amount >= 0 &&
+    amount <= maximumOf(currency) &&
+    amount % stepOf(currency) === 0
   );
 }
 

@@ -3,7 +3,7 @@
  * no rounding here: every price and fee is a sum that can be charged, and so is every total of them; the one place that rounds
  * is `decideRefund` (core/money-due.ts).
  */
-import { amountMax, decimalOf, isChargeable, minimumOf, orderAmount, stepOf } from './money.ts';
+import { decimalOf, isChargeable, maximumOf, minimumOf, orderAmount, stepOf } from './money.ts';
 import { assert } from './outcome.ts';
 
 /** The kind that every event has: whoever shows nothing at the door. */
@@ -156,7 +156,10 @@ export interface PriceFault {
   categories?: string[];
 }
 
-export function priceFault(event: Priced & { currency: string }): PriceFault | null {
+/** A price list and the seats that one order may have. */
+export type PriceList = Priced & { currency: string; settings: { holdSeatsMax: number } };
+
+export function priceFault(event: PriceList): PriceFault | null {
   const { prices, settings, currency } = event;
   const { seatFee, orderFee, kinds = [], lockedCategories = [] } = settings;
   for (const [place, fee] of [
@@ -170,7 +173,7 @@ export function priceFault(event: Priced & { currency: string }): PriceFault | n
     ...kinds.map((kind, i) => ({ place: `/kinds/${i}/prices`, ...kind })),
   ];
   for (const { place, prices: some } of listed) {
-    const fault = sumsFault(some, currency, seatFee + orderFee);
+    const fault = sumsFault(some, event);
     if (fault) return { place, ...fault };
   }
   const unknown = lockedCategories.findIndex((name) => !Object.hasOwn(prices, name));
@@ -183,22 +186,23 @@ export function priceFault(event: Priced & { currency: string }): PriceFault | n
   return kindsFault(event);
 }
 
-/** Every seat by itself has to make an order that can be paid, so that every order of several can be, too. */
+/** One seat alone is an order that can be paid, and so is the largest order: the seats of a whole hold at one price. */
 function sumsFault(
   prices: Record<string, number>,
-  currency: string,
-  fees: number,
+  { currency, settings }: PriceList,
 ): Omit<PriceFault, 'place'> | null {
+  const { seatFee, orderFee, holdSeatsMax } = settings;
   const names = Object.keys(prices);
+  const ofSeats = (name: string, seats: number): number => (prices[name]! + seatFee) * seats + orderFee;
   const odd = names.find((name) => !isChargeable(prices[name]!, currency));
   if (odd !== undefined) return { sentence: `${odd}: ${notChargeable(prices[odd]!, currency)}` };
-  const free = names.filter((name) => prices[name]! + fees === 0);
+  const free = names.filter((name) => ofSeats(name, 1) === 0);
   if (free.length > 0) {
     const some = free.slice(0, 20).join(', ');
     return { sentence: `Tickets that cost nothing cannot be sold: ${some}.`, categories: free };
   }
   const least = minimumOf(currency);
-  const small = names.filter((name) => prices[name]! + fees < least);
+  const small = names.filter((name) => ofSeats(name, 1) < least);
   if (small.length > 0) {
     const some = small.slice(0, 20).join(', ');
     return {
@@ -206,19 +210,22 @@ function sumsFault(
       categories: small,
     };
   }
-  const large = names.filter((name) => prices[name]! + fees > amountMax);
+  const most = maximumOf(currency);
+  const large = names.filter((name) => ofSeats(name, holdSeatsMax) > most);
   if (large.length === 0) return null;
+  const name = large[0]!;
+  const whole = `${holdSeatsMax} ${holdSeatsMax === 1 ? 'seat' : 'seats'} in ${name}`;
   return {
-    sentence: `Cards cannot be charged more than ${decimalOf(amountMax, currency)} ${currency}.`,
+    sentence: `An order of ${whole} would come to ${decimalOf(ofSeats(name, holdSeatsMax), currency)} ${currency} with fees, and cards cannot be charged more than ${decimalOf(most, currency)} ${currency}. Lower the price, or the seats that may be held at once.`,
     categories: large,
   };
 }
 
 function notChargeable(amount: number, currency: string): string {
   const step = stepOf(currency);
-  return step > 1 && Number.isSafeInteger(amount) && amount >= 0 && amount <= amountMax
+  return step > 1 && Number.isSafeInteger(amount) && amount >= 0 && amount <= maximumOf(currency)
     ? `${decimalOf(amount, currency)} ${currency} cannot be charged: it has to be a multiple of ${decimalOf(step, currency)}.`
-    : `An amount has to be 0 to ${decimalOf(amountMax, currency)} ${currency}.`;
+    : `An amount has to be 0 to ${decimalOf(maximumOf(currency), currency)} ${currency}.`;
 }
 
 function kindsFault({ prices, settings: { kinds = [] } }: Priced): PriceFault | null {

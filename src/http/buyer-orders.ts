@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import { toString as qrText } from 'qrcode';
 import type { PayOutcome } from '../checkout/outcomes.ts';
 import type { Hold } from '../core/hold.ts';
-import { amountMax, orderAmount } from '../core/money.ts';
+import { maximumOf, orderAmount } from '../core/money.ts';
 import { assert } from '../core/outcome.ts';
 import { areNone, fullKind, rightsNeeded } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
@@ -119,7 +119,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         accessCode = opened.code?.id ?? null;
       }
       const { orderFee } = event.settings;
-      checkTotal(request.body.total, orderAmount(lines, orderFee));
+      checkTotal(request.body.total, orderAmount(lines, orderFee), event.currency);
       const outcome = await checkout.reserve({
         hold,
         lines,
@@ -304,8 +304,8 @@ function chosenLines(
   return linesOf(event, house, hold.seats, inOrder);
 }
 
-function checkTotal(agreed: number | undefined, amount: number): void {
-  if (amount > amountMax) {
+function checkTotal(agreed: number | undefined, amount: number, currency: string): void {
+  if (amount > maximumOf(currency)) {
     throw problem('invalid_field', {
       field: '/seats',
       detail: 'So much cannot be paid at once. Order fewer seats.',

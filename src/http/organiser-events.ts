@@ -3,7 +3,7 @@ import { amountMax, isSellable } from '../core/money.ts';
 import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
 import { partitionsMax } from '../sales/partitions.ts';
-import type { EventRecord } from '../sales/record.ts';
+import { type EventRecord, eventSettingsDefault } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
@@ -180,12 +180,14 @@ export function noPrice(categories: string[], undone: 'created' | 'published' | 
 /** Prices, fees and kinds, when a card can be charged for each seat by itself. */
 function pricesIn(body: Type.Static<typeof CreateEventBody>) {
   const { currency, prices, seatFee = 0, orderFee = 0, lockedCategories = [] } = body;
+  const { holdSeatsMax = eventSettingsDefault.holdSeatsMax } = body;
   const kinds: BuyerKind[] = (body.kinds ?? []).map((kind) => ({
     ...kind,
     name: kind.name.normalize('NFC').trim(),
     conditions: (kind.conditions ?? '').normalize('NFC').trim(),
   }));
-  const fault = priceFault({ currency, prices, settings: { seatFee, orderFee, kinds, lockedCategories } });
+  const settings = { seatFee, orderFee, kinds, lockedCategories, holdSeatsMax };
+  const fault = priceFault({ currency, prices, settings });
   if (fault) {
     const { place, sentence, categories } = fault;
     throw problem('invalid_field', {

@@ -383,6 +383,25 @@ describe('organiser', () => {
     assert.equal((await call('POST', '/events', { body: { ...event, orderFee: 100 } })).status, 201);
   });
 
+  test('prices whose largest order no card can be charged for are refused when they are set; each currency has its own maximum', async () => {
+    const { body } = await makeEvent('dear');
+    const { plan, prices } = body;
+    const [category = ''] = Object.keys(prices);
+    const priced = (currency: string, price: number, holdSeatsMax?: number) =>
+      call('POST', '/events', {
+        body: { name: 'Dear', plan, currency, prices: { ...prices, [category]: price }, holdSeatsMax },
+      });
+    const refused = await priced('EUR', 20_000_000);
+    assert.deepEqual(
+      [refused.status, refused.body.code, refused.body.field, refused.body.categories],
+      [400, 'invalid_field', '/prices', [category]],
+    );
+    assert.match(refused.body.detail, /order of 6 seats .* 999999\.99 EUR\. Lower the price/);
+    assert.equal((await priced('EUR', 20_000_000, 4)).status, 201);
+    assert.equal((await priced('IDR', 150_000_000_000)).status, 201);
+    assert.equal((await priced('IDR', 170_000_000_000)).body.field, '/prices');
+  });
+
   test('S6: a hold of a fraction of minutes is a hold', async () => {
     const { body } = await makeEvent('whole');
     const { plan, currency, prices } = body;

@@ -97,13 +97,17 @@ test('P5: the adapter sends each call once, whatever the answer advises about re
   }
 });
 
-test('P8: yen, dinars, forints and krónur: the provider is asked for the sum that was agreed, to the minor unit, and for what goes back', async () => {
+test('P8: yen, dinars, forints, krónur and rupiah: the provider is asked for the sum that was agreed, to the minor unit, and for what goes back', async () => {
   // A seat, its fee, the order's fee; what two seats come to, and one ticket, in what the provider counts in. By hand.
   const sums = [
     { currency: 'JPY', price: 5_000, fee: 249, orderFee: 100, two: 10_598, ticket: 5_249 },
     { currency: 'KWD', price: 12_340, fee: 250, orderFee: 110, two: 25_290, ticket: 12_590 },
     { currency: 'HUF', price: 1_999_050, fee: 12_345, orderFee: 5, two: 4_022_795, ticket: 2_011_395 },
     { currency: 'ISK', price: 990_000, fee: 10_000, orderFee: 500, two: 2_000_500, ticket: 1_000_000 },
+    {
+      ...{ currency: 'IDR', price: 300_000_000_000, fee: 500_000, orderFee: 100_000 },
+      ...{ two: 600_001_100_000, ticket: 300_000_500_000 },
+    },
   ];
   for (const { currency, price, fee, orderFee, two, ticket } of sums) {
     const stage = await stageEvent(database);

@@ -1,4 +1,4 @@
-import { amountMax, isChargeable, stepOf } from '../../core/money.ts';
+import { checkAmount } from './amounts.ts';
 import { ApiError, invalid, unexpectedState } from './api-error.ts';
 import { type Bank, change, chargeOf, find, methodOf } from './bank.ts';
 import type { Decline } from './cards.ts';
@@ -15,9 +15,6 @@ import type { ChargeRow, IntentRow, IntentStatus, MethodRow } from './rows.ts';
 /** Stripe cancels an intent after too many confirmations; the exact number is theirs. */
 const CONFIRMATIONS_MAX = 25;
 const HOLD_WINDOW_S = 7 * 24 * 3600;
-const AMOUNT_MIN = 50;
-/** Where 50 minor units would be a fortune or nothing. */
-const AMOUNT_MIN_BY_CURRENCY: Record<string, number> = { gbp: 30, jpy: 50, krw: 100, huf: 17_500, sek: 300 };
 
 const CONFIRMABLE: readonly IntentStatus[] = [
   'requires_payment_method',
@@ -86,19 +83,6 @@ function amountParam(params: FormTree, name: string): number | undefined {
   if (!/^\d{1,12}$/.test(given))
     throw invalid(`Invalid integer: ${given}`, name, 'parameter_invalid_integer');
   return Number(given);
-}
-
-function checkAmount(amount: number, currency: string): void {
-  const least = AMOUNT_MIN_BY_CURRENCY[currency] ?? AMOUNT_MIN;
-  if (amount < least) {
-    throw invalid(`Amount must be at least ${least} ${currency}`, 'amount', 'amount_too_small');
-  }
-  if (amount > amountMax) {
-    throw invalid(`Amount must be no more than ${amountMax} ${currency}`, 'amount', 'amount_too_large');
-  }
-  if (!isChargeable(amount, currency.toUpperCase())) {
-    throw invalid(`Amount must be a multiple of ${stepOf(currency.toUpperCase())} ${currency}`, 'amount');
-  }
 }
 
 /** Throws a 402 with the intent inside when the bank declines; the decline itself is recorded. */
