@@ -7,6 +7,7 @@ import { createSmtpTransport, type MailTransport } from './fulfilment/mail-trans
 import { createMailboxTransport } from './fulfilment/mailbox.ts';
 import { createTasks } from './fulfilment/tasks.ts';
 import type { DocumentSize, TicketDocuments } from './fulfilment/ticket-document.ts';
+import type { Clock } from './runtime/clock.ts';
 import type { Config } from './runtime/config.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
 import type { Db } from './sales/db.ts';
@@ -17,8 +18,11 @@ export interface Documents extends TicketDocuments {
   ofOrder(order: Order, size: DocumentSize): Promise<Uint8Array | null>;
 }
 
-export function openDocuments(config: Config, parts: IssuedOrderParts & { shutdown: Shutdown }): Documents {
-  const thread = createDocumentThread({ timeZone: config.timeZone });
+export function openDocuments(
+  config: Config,
+  parts: IssuedOrderParts & { shutdown: Shutdown; clock: Clock },
+): Documents {
+  const thread = createDocumentThread({ timeZone: config.timeZone, clock: parts.clock });
   parts.shutdown.add('documents', () => thread.close());
   return {
     render: thread.render,

@@ -41,6 +41,7 @@ import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
 import { createOrganiserSessions } from './http/organiser-sessions.ts';
 import { registerOrganiserWebhooks } from './http/organiser-webhooks.ts';
 import { createPathMeter, type PathMeter } from './http/path-meter.ts';
+import { createPlanDesk } from './http/plan-desk.ts';
 import { buildServer, type App as Scope } from './http/server.ts';
 import { registerTicketDocument } from './http/ticket-document.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
@@ -224,7 +225,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   }
   const signs = started.has('web') || started.has('worker');
   const { ticketKey, ticketKeys } = await openTicketKeys(config, { db, clock, log, signs });
-  const documents = openDocuments(config, { db, events, ticketKey, shutdown });
+  const documents = openDocuments(config, { db, events, ticketKey, clock, shutdown });
   const fulfil = (publicUrl: string): void => {
     if (!started.has('worker')) return;
     const { orderSecretOf } = credentials;
@@ -297,9 +298,13 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
       })),
     ready: readiness({ db, published, provider: payments.provider, redis, clock }),
   };
+  const planDesk = createPlanDesk({ databaseUrl, logLevel: config.logLevel, clock });
+  shutdown.add('seating plans', () => planDesk.close());
   const organiserDeps = {
     accountTokens,
     clients,
+    planDesk,
+    log,
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
     events,
     clock,

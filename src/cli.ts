@@ -108,6 +108,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     clock: systemClock,
     random: systemRandom,
     print,
+    progress: say,
     fail,
     openArbiter: (db) => openArbiter(db, config(), runtime()),
     redisServers: () => config().redis.servers.map(({ name }) => name),

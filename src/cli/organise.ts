@@ -11,8 +11,9 @@ import type { Db } from '../sales/db.ts';
 import { createEvents, type Events, isEventTime } from '../sales/events.ts';
 import { refreshFigures, type SalesFigures } from '../sales/figures.ts';
 import { type PartitionSetting, partitionsMax } from '../sales/partitions.ts';
-import { publishEvent, type ReplanDeps, replanEvent, slugOf } from '../sales/plans.ts';
+import { publishEvent, slugOf } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
+import { prepareReplan, type ReplanDeps, replanEvent } from '../sales/replan.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerCodeCommands } from './codes.ts';
@@ -30,6 +31,8 @@ export interface CliContext {
   clock: Clock;
   random: Random;
   print(text: string): void;
+  /** A line on stderr about work that takes a while. */
+  progress(line: string): void;
   /** A sentence on stderr, and exit code 1 in the end. */
   fail(sentence: string): void;
 }
@@ -393,7 +396,18 @@ export async function withArbiter(
   await withEvent(context, id, async (db, events, event) => {
     const { arbiter, close } = await context.openArbiter(db);
     try {
-      await act({ db, arbiter, events, clock, random }, event, events);
+      await act(
+        {
+          db,
+          arbiter,
+          events,
+          clock,
+          random,
+          prepareReplan: (event, plan) => prepareReplan(db, event, plan),
+        },
+        event,
+        events,
+      );
     } finally {
       await close();
     }

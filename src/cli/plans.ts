@@ -73,7 +73,9 @@ async function importCommand(context: CliContext, file: string, flags: ImportFla
     context.fail(`${file} cannot be read: ${(error as Error).message}`);
     return;
   }
-  const outcome = importPlan(bytes, { name: flags.name, format: flags.format, mapping: mapping?.mapping });
+  const steps = { reading: 'Reading the file …', checking: 'Checking the plan …' };
+  const options = { name: flags.name, format: flags.format, mapping: mapping?.mapping };
+  const outcome = importPlan(bytes, options, (step) => context.progress(steps[step]));
   if (outcome.kind === 'refused') {
     if (flags.json) context.print(JSON.stringify(outcome));
     else printProblems(context, outcome.problems, outcome.problemCount);

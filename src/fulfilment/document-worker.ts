@@ -1,18 +1,8 @@
-import { parentPort, workerData } from 'node:worker_threads';
-import { assert } from '../core/outcome.ts';
-import type { DocumentAnswer, DocumentRequest } from './document-thread.ts';
+import { workerData } from 'node:worker_threads';
+import { serveThread } from '../runtime/thread.ts';
+import type { DocumentRequest } from './document-thread.ts';
 import { createTicketDocuments } from './ticket-document.ts';
 
-/** The thread that makes documents, one after the other: see document-thread.ts. */
-const port = parentPort;
-assert(port, 'runs as a thread');
+/** The thread that makes documents: see document-thread.ts. */
 const documents = createTicketDocuments(workerData as { timeZone: string });
-port.on('message', async ({ id, issued, size }: DocumentRequest) => {
-  let answer: DocumentAnswer;
-  try {
-    answer = { id, bytes: await documents.render(issued, size) };
-  } catch (error) {
-    answer = { id, error: (error as Error).message };
-  }
-  port.postMessage(answer);
-});
+serveThread<DocumentRequest, Uint8Array>(({ issued, size }) => documents.render(issued, size));

@@ -1,22 +1,22 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import { phases } from '../core/phase.ts';
 import { planLimits, type SeatNo } from '../core/seat-map.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import { importPlan } from '../plans/import-plan.ts';
-import { parseMapping } from '../plans/mapping-text.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import type { Db } from '../sales/db.ts';
 import type { Events, OnSaleOutcome } from '../sales/events.ts';
-import { listPlans, publishEvent, replanEvent, savePlan } from '../sales/plans.ts';
+import { listPlans } from '../sales/plans.ts';
 import type { EventRecord } from '../sales/record.ts';
+import { replanEvent } from '../sales/replan.ts';
 import type { AccountTokens } from './account-token.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
@@ -24,13 +24,17 @@ import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
 import { registerOrganiserCodes } from './organiser-codes.ts';
 import { CreateEventBody, createEvent, noPrice } from './organiser-events.ts';
 import { registerOrganiserLimits } from './organiser-limits.ts';
+import { registerPlanImport } from './organiser-plans.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
-import { oneLine } from './schemas.ts';
+import type { PlanDesk } from './plan-desk.ts';
+import { isSet, oneLine, QueryFlag } from './schemas.ts';
 
 export interface OrganiserDeps {
   /** With a longer statement time limit than the buyers': publishing a large plan takes seconds. */
   db: Db;
   events: Events;
+  planDesk: PlanDesk;
+  log: Logger;
   clock: Clock;
   random: Random;
   account: OrganiserAccount;
@@ -49,9 +53,6 @@ export interface OrganiserDeps {
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-/** `?flag`, `?flag=true`: values of a query are text. */
-const QueryFlag = Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]));
-const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
 const security = [{ organiser: [] }];
 const tags = ['organiser'];
 const seatsMax = planLimits.seatsMax;
@@ -153,7 +154,7 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const actor = await sessions.require(request);
       const event = await eventOf(request);
       const acceptWarnings = isSet(request.query.acceptWarnings);
-      const outcome = await publishEvent(db, event, { actor, acceptWarnings });
+      const outcome = await deps.planDesk.publish({ event, actor, acceptWarnings });
       events.forget(event);
       if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'published');
       if (outcome.kind === 'unsettled') {
@@ -204,7 +205,8 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const actor = await sessions.require(request);
       const event = await eventOf(request);
       const { plan, dryRun = false } = request.body;
-      const outcome = await replanEvent(deps, { event, plan, actor, dryRun });
+      const { prepareReplan } = deps.planDesk;
+      const outcome = await replanEvent({ ...deps, prepareReplan }, { event, plan, actor, dryRun });
       events.forget(event);
       if (outcome.kind === 'unknown') throw problem('unknown_plan');
       if (outcome.kind === 'not_published') throw unpublished();
@@ -285,65 +287,6 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
       const seats = await seatNosOf(event, request.body.seats);
       const freed = await unblockSeats(deps, { event: event.eventNo, actor, seats });
       return { unblocked: freed.map(({ seat }) => seat) };
-    },
-  );
-}
-
-const PlanQuery = Type.Object({
-  dryRun: QueryFlag,
-  name: Type.Optional(oneLine(planLimits.labelLengthMax)),
-  format: Type.Optional(Type.Union([Type.Literal('pretix'), Type.Literal('csv')])),
-  map: Type.Optional(Type.String({ maxLength: 1_000, description: 'CSV: section=…,row=…,seat=…,x=…,y=…' })),
-});
-
-/** The file comes as it is, whatever its type says, so this route has a body parser of its own. */
-function registerPlanImport(
-  scope: FastifyInstance,
-  deps: OrganiserDeps,
-  requireSession: (request: FastifyRequest) => Promise<string>,
-): void {
-  scope.removeAllContentTypeParsers();
-  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
-  scope.withTypeProvider<TypeBoxTypeProvider>().post(
-    '/api/organiser/plans',
-    {
-      schema: {
-        tags,
-        security,
-        summary:
-          'Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing',
-        querystring: PlanQuery,
-      },
-      bodyLimit: planLimits.fileBytesMax,
-      // Before the body is read: nobody uploads 64 MB without having signed in.
-      onRequest: async (request) => {
-        await requireSession(request);
-      },
-    },
-    async (request, reply) => {
-      const actor = await requireSession(request);
-      const { dryRun, name, format, map } = request.query;
-      const mapping = map === undefined ? undefined : parseMapping(map);
-      if (mapping?.kind === 'invalid')
-        throw problem('invalid_field', { field: 'map', detail: mapping.sentence });
-      const body = request.body instanceof Uint8Array ? request.body : new Uint8Array();
-      const outcome = importPlan(body, { name, format, mapping: mapping?.mapping });
-      if (outcome.kind === 'refused') {
-        throw problem('plan_refused', {
-          detail: `The file has ${counted(outcome.problemCount, 'problem')}; nothing was stored. Mend the places listed and import it again.`,
-          extra: { problems: outcome.problems, problemCount: outcome.problemCount, report: outcome.report },
-        });
-      }
-      if (isSet(dryRun)) return { dryRun: true, report: outcome.report };
-      const saved = await savePlan(deps.db, outcome.plan, outcome.report);
-      await audit(deps.db, {
-        actor,
-        action: 'import',
-        detail: { plan: saved.plan.plan, known: saved.kind === 'known' },
-      });
-      return reply
-        .code(saved.kind === 'saved' ? 201 : 200)
-        .send({ ...saved.plan, createdAt: iso(saved.plan.createdAt), known: saved.kind === 'known' });
     },
   );
 }

@@ -29,6 +29,12 @@ export const linePattern = '^(?=.*\\S)[^\\p{Cc}\\u2028\\u2029]*$';
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
 
+/** `?flag`, `?flag=true`: values of a query are text. */
+export const QueryFlag = Type.Optional(
+  Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]),
+);
+export const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
+
 export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
 const credentialMax = 2_000;
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { DocumentsBusy } from '../fulfilment/document-thread.ts';
+import { ThreadBusy } from '../runtime/thread.ts';
 import type { Order } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import { createMyOrder, type MyOrderDeps } from './my-order.ts';
@@ -43,7 +43,7 @@ export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void
       if (order.state === 'confirmed') throw problem('not_paid', { retryAfterMs: 1_000 });
       if (order.state !== 'paid') throw problem('not_paid', { extra: { state: order.state } });
       const bytes = await deps.ticketDocument(order, request.query.size ?? 'a4').catch((error) => {
-        throw error instanceof DocumentsBusy ? problem('busy', { retryAfterMs: 5_000 }) : error;
+        throw error instanceof ThreadBusy ? problem('busy', { retryAfterMs: 5_000 }) : error;
       });
       if (!bytes) throw problem('not_paid', { extra: { state: order.state } });
       reply.header('content-disposition', 'inline; filename="tickets.pdf"');

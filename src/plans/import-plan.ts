@@ -23,13 +23,22 @@ export type ImportOutcome =
   /** `problems` is capped at `planLimits.problemsListedMax`; `problemCount` counts them all. */
   | { kind: 'refused'; problems: PlanProblem[]; problemCount: number; report?: PlanReport };
 
+/** What an import is doing; each takes about a second for 200,000 seats. */
+export type ImportStep = 'reading' | 'checking';
+
 /**
- * Reads a venue's file into a plan, or refuses it whole with the list of places to mend. Nothing is stored here; a dry run
- * is this call and its report. Never throws for any bytes.
+ * Reads a venue's file into a plan, or refuses it whole with the list of places to fix. Nothing is stored here; a dry run
+ * is this call and its report. Never throws for any bytes. Computes for seconds with a large file.
  */
-export function importPlan(bytes: Uint8Array, options: ImportOptions = {}): ImportOutcome {
+export function importPlan(
+  bytes: Uint8Array,
+  options: ImportOptions = {},
+  onProgress: (step: ImportStep) => void = () => {},
+): ImportOutcome {
   const findings = createFindings();
+  onProgress('reading');
   const plan = readPlan(bytes, options, findings);
+  onProgress('checking');
   if (plan) checkPlan(plan, findings);
   const report = plan ? reportPlan(plan, findings.warnings()) : undefined;
   if (findings.problemCount() > 0 || !plan || !report) {

@@ -4,7 +4,7 @@ import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
 import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
-import { categoriesWithoutPrice, loadPlan, seatFacts } from './plans.ts';
+import { findPlan, seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
 
 /** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
@@ -250,13 +250,14 @@ async function createEvent(db: Db, command: CreateEventCommand): Promise<CreateE
 }
 
 async function refusedByPlan(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome | null> {
-  const plan = await loadPlan(db, command.planId);
+  const plan = await findPlan(db, command.planId);
   if (!plan) return { kind: 'unknown_plan' };
-  const unpriced = categoriesWithoutPrice(plan, command.prices);
-  if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
+  const { categories, perSection } = plan.report;
+  const unpriced = categories.filter(({ name, seats }) => seats > 0 && !Object.hasOwn(command.prices, name));
+  if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced.map(({ name }) => name) };
   const { partitions = [] } = command.settings;
   if (partitions.length === 0) return null;
-  const read = readPartitions(partitions, plan, command.redisServers ?? null);
+  const read = readPartitions(partitions, { sections: perSection }, command.redisServers ?? null);
   return read.kind === 'refused' ? { ...read, kind: 'partitions_refused' } : null;
 }
 

@@ -1,5 +1,5 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
-import type { SeatFacts, SeatingPlan, SeatNo } from '../core/seat-map.ts';
+import type { SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Db } from './db.ts';
 
 /** Each partition is polled by the leader and has a state of its own in its store. Partition 0 included. */
@@ -32,7 +32,7 @@ export type PartitionsRead =
 /** Numbers the partitions, from 1 where sections are left over for partition 0, which otherwise is the first one named. */
 export function readPartitions(
   settings: readonly PartitionSetting[],
-  plan: Pick<SeatingPlan, 'sections'>,
+  plan: { sections: readonly { id: string }[] },
   /** Names of the configured servers; null: this process does not know them. */
   servers: readonly string[] | null,
 ): PartitionsRead {

@@ -1,20 +1,12 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import type { DecidedState, EventNo, PartitionNo, SeatState } from '../core/hold.ts';
-import { assignSeatNos, planDiff, planLayout, planSeats } from '../core/plan-layout.ts';
+import type { EventNo } from '../core/hold.ts';
+import { assignSeatNos, planLayout, planSeats } from '../core/plan-layout.ts';
 import type { PlanReport, PlanWarning } from '../core/plan-report.ts';
 import type { SeatFacts, SeatingPlan, SeatNo } from '../core/seat-map.ts';
-import type { Arbiter } from '../inventory/arbiter.ts';
-import { type BlockDeps, blockSeats, unblockSeats } from './blocks.ts';
 import type { Db } from './db.ts';
-import {
-  type EventPartition,
-  eventPartitions,
-  partitionOfSection,
-  readPartitions,
-  regroup,
-} from './partitions.ts';
+import { type EventPartition, partitionOfSection, readPartitions } from './partitions.ts';
 import type { EventRecord } from './record.ts';
 
 export interface PlanSummary {
@@ -78,7 +70,17 @@ export async function listPlans(db: Db): Promise<PlanSummary[]> {
   return rows.map(summaryOf);
 }
 
-/** The whole plan; null when there is none of that id. */
+/** What is known of a plan without reading its seats; null if there is none of that id. */
+export async function findPlan(db: Db, plan: string): Promise<PlanSummary | null> {
+  const rows = await db.query<PlanRow>(
+    'plan_by_id',
+    `SELECT ${summaryColumns} FROM plans WHERE plan_id = $1`,
+    [plan],
+  );
+  return rows[0] ? summaryOf(rows[0]) : null;
+}
+
+/** The whole plan; null when there is none of that id. Computes for a good part of a second with a large one. */
 export async function loadPlan(db: Db, plan: string): Promise<SeatingPlan | null> {
   const rows = await db.query<{ plan: Buffer }>('plan_load', 'SELECT plan FROM plans WHERE plan_id = $1', [
     plan,
@@ -97,7 +99,10 @@ export type PublishOutcome =
   /** Oddities of the plan that the organiser has to settle, or to accept, before its seats go on sale. */
   | { kind: 'unsettled'; warnings: PlanWarning[] };
 
-/** Publishes a draft event: seat numbers, layout, its own tables, phase `scheduled`. */
+/**
+ * Publishes a draft event: seat numbers, layout, its own tables, phase `scheduled`. Computes for seconds with a large plan, so
+ * web processes run it in a thread.
+ */
 export async function publishEvent(
   db: Db,
   event: EventRecord,
@@ -106,11 +111,7 @@ export async function publishEvent(
   const { actor } = command;
   const plan = await loadPlan(db, event.planId);
   if (!plan) return { kind: 'unknown' };
-  const [summary] = await db.query<PlanRow>(
-    'plan_by_id',
-    `SELECT ${summaryColumns} FROM plans WHERE plan_id = $1`,
-    [event.planId],
-  );
+  const summary = await findPlan(db, event.planId);
   const warnings = summary?.report.warnings.filter((warning) => warning.beforeSale) ?? [];
   if (warnings.length > 0 && !command.acceptWarnings) return { kind: 'unsettled', warnings };
   const unpriced = categoriesWithoutPrice(plan, event.prices);
@@ -132,163 +133,6 @@ export async function publishEvent(
   );
   const kind = row?.outcome ?? 'unknown';
   return kind === 'published' ? { kind, seats: numbered.seats.length } : { kind };
-}
-
-export type ReplanOutcome =
-  | {
-      kind: 'replanned';
-      added: number;
-      removed: number;
-      kept: number;
-      /** Partitions whose store was not told of new seats: it refuses them until the same plan is given once more. */
-      untold: PartitionNo[];
-    }
-  | { kind: 'dry_run'; added: number; removed: SeatFacts[]; kept: number }
-  /** Seats that the new version would lose although somebody has them: nothing was changed. */
-  | { kind: 'would_lose'; seats: (SeatFacts & { state: SeatState })[] }
-  /** Seats whose new section is sold in another partition: nothing was changed. */
-  | { kind: 'would_move'; seats: SeatFacts[] }
-  | { kind: 'no_price'; categories: string[] }
-  /** The event's plan was changed in between: nothing was done. */
-  | { kind: 'conflict' }
-  /** A partition is moving between stores, or its store does not answer: nothing was changed. */
-  | { kind: 'busy' }
-  | { kind: 'not_published' }
-  | { kind: 'unknown' };
-
-export interface ReplanCommand {
-  event: EventRecord;
-  plan: string;
-  actor: string;
-  dryRun: boolean;
-}
-export type ReplanDeps = BlockDeps & { arbiter: Pick<Arbiter, 'load'> };
-
-/** Another version of the plan for a published event. Seats keep their numbers; removed ones stay as blocked. */
-export async function replanEvent(deps: ReplanDeps, command: ReplanCommand): Promise<ReplanOutcome> {
-  const { db } = deps;
-  const { event } = command;
-  if (!event.layoutHash) return { kind: 'not_published' };
-  const [oldPlan, newPlan] = await Promise.all([loadPlan(db, event.planId), loadPlan(db, command.plan)]);
-  if (!oldPlan || !newPlan) return { kind: 'unknown' };
-  const unpriced = categoriesWithoutPrice(newPlan, event.prices);
-  if (unpriced.length > 0) return { kind: 'no_price', categories: unpriced };
-  const before = await seatFacts(db, event.eventNo);
-  const numbered = numberSeats(newPlan, before);
-  const regrouped = regroup(await eventPartitions(db, event.eventNo), before, numbered.planned);
-  if (regrouped.kind === 'would_move') return regrouped;
-  const kept = new Set(numbered.planned.map((seat) => seat.seatNo));
-  const removed = before.filter((seat) => !kept.has(seat.seatNo));
-  const diff = planDiff(oldPlan, newPlan);
-  const counts = { added: numbered.seats.length - before.length, kept: diff.kept.length };
-  if (command.dryRun) return { kind: 'dry_run', ...counts, removed };
-  const outcome = await withRemovedBlocked(deps, command, removed, () =>
-    writePlan(db, command, numbered, regrouped.partitions, removed),
-  );
-  if (outcome.kind !== 'written') return outcome;
-  const untold = await loadNewSeats(deps, event.eventNo);
-  return { kind: 'replanned', ...counts, removed: removed.length, untold };
-}
-
-type Written = { kind: 'written' } | Extract<ReplanOutcome, { kind: 'would_lose' | 'conflict' | 'busy' }>;
-
-async function writePlan(
-  db: Db,
-  { event, actor, plan }: ReplanCommand,
-  numbered: NumberedPlan,
-  partitions: EventPartition[],
-  removed: SeatFacts[],
-): Promise<Written> {
-  const lost = await db.query<{ seat_no: number | null; state: SeatState | 'conflict' | 'busy' }>(
-    'event_replan',
-    'SELECT * FROM event_replan($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
-    [
-      event.eventNo,
-      actor,
-      event.layoutHash,
-      plan,
-      numbered.hash,
-      numbered.bytes,
-      ...numbered.columns,
-      ...partitionColumns(numbered.seats, partitions),
-      removed.map((seat) => seat.seatNo),
-    ],
-  );
-  const [first] = lost;
-  if (!first) return { kind: 'written' };
-  if (first.state === 'conflict' || first.state === 'busy') return { kind: first.state };
-  return {
-    kind: 'would_lose',
-    seats: withState(
-      removed,
-      lost.map(({ seat_no, state }) => ({ seat: seat_no!, state: state as SeatState })),
-    ),
-  };
-}
-
-/**
- * Where Redis arbitrates, a seat that nobody holds is known by holding it: so the removed seats are blocked before the plan is
- * written, and given back when it is not.
- */
-async function withRemovedBlocked(
-  deps: ReplanDeps,
-  { event, actor }: ReplanCommand,
-  removed: SeatFacts[],
-  write: () => Promise<Written>,
-): Promise<Written> {
-  const modes = await deps.events.modes(event.eventNo);
-  if (removed.length === 0 || modes.every(({ mode }) => mode === 'postgres')) return write();
-  const seats = removed.map(({ seatNo }) => seatNo);
-  const blocking = { event: event.eventNo, actor, reason: 'removed from the plan', seats };
-  const { blocked, refused, unanswered } = await blockSeats(deps, blocking);
-  const giveBack = async (answer: Written): Promise<Written> => {
-    const ours = blocked.map(({ seat }) => seat);
-    if (ours.length > 0) await unblockSeats(deps, { event: event.eventNo, actor, seats: ours });
-    return answer;
-  };
-  const lost = refused.filter(({ state }) => state !== 'blocked');
-  if (lost.length > 0) return giveBack({ kind: 'would_lose', seats: withState(removed, lost) });
-  if (unanswered.length > 0) return giveBack({ kind: 'busy' });
-  try {
-    const written = await write();
-    return written.kind === 'written' ? written : await giveBack(written);
-  } catch (error) {
-    await giveBack({ kind: 'busy' });
-    throw error;
-  }
-}
-
-function withState(facts: readonly SeatFacts[], seats: { seat: SeatNo; state: SeatState }[]) {
-  const byNo = new Map(facts.map((seat) => [seat.seatNo, seat]));
-  return seats.flatMap(({ seat, state }) => {
-    const found = byNo.get(seat);
-    return found ? [{ ...found, state }] : [];
-  });
-}
-
-/** Seats in one call to a store. */
-const loadedMax = 5_000;
-
-/** Tells each Redis of all its seats as they are: those that it knows stay as they are there. Answers who was not reached. */
-async function loadNewSeats({ db, arbiter, events }: ReplanDeps, event: EventNo): Promise<PartitionNo[]> {
-  events.forgetModes(event);
-  const untold: PartitionNo[] = [];
-  for (const { partition, epoch, mode } of await events.modes(event)) {
-    if (mode === 'postgres') continue;
-    const seats = await db.query<{ seat: SeatNo; version: number; state: DecidedState }>(
-      'replan_seats',
-      `SELECT seat_no AS seat, version, state FROM seats WHERE event_no = $1 AND partition = $2 ORDER BY seat_no`,
-      [event, partition],
-    );
-    for (let at = 0; at < seats.length; at += loadedMax) {
-      const part = seats.slice(at, at + loadedMax);
-      const outcome = await arbiter.load({ event, partition, epoch, seats: part }).catch(() => null);
-      if (outcome?.kind === 'loaded') continue;
-      untold.push(partition);
-      break;
-    }
-  }
-  return untold;
 }
 
 /** Everything about an event's seats that does not change during a sale, by seat_no. */
@@ -316,7 +160,7 @@ export async function seatFacts(db: Db, event: EventNo): Promise<SeatFacts[]> {
   }));
 }
 
-interface NumberedPlan {
+export interface NumberedPlan {
   hash: string;
   bytes: Buffer;
   /** By seat_no from 0, removed seats of earlier versions included. */
@@ -326,7 +170,7 @@ interface NumberedPlan {
   columns: string[][];
 }
 
-function numberSeats(plan: SeatingPlan, before: SeatFacts[] | null): NumberedPlan {
+export function numberSeats(plan: SeatingPlan, before: SeatFacts[] | null): NumberedPlan {
   const previous = before
     ? new Map<string, SeatNo>(before.map((seat) => [seat.seatGuid, seat.seatNo]))
     : null;

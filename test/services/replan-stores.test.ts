@@ -10,7 +10,8 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { createEvents } from '../../src/sales/events.ts';
-import { loadPlan, replanEvent, savePlan } from '../../src/sales/plans.ts';
+import { loadPlan, savePlan } from '../../src/sales/plans.ts';
+import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/sales/replan.ts';
 import { testDatabase } from '../support/postgres.ts';
 
 test('S8: a new plan where another store arbitrates: no held seat is lost, the store learns of every change', async (t) => {
@@ -70,7 +71,14 @@ test('S8: a new plan where another store arbitrates: no held seat is lost, the s
   rows.push({ label: 'new', seats: [{ ...model, seatGuid: 'a new seat', label: '1', y: model.y - 40 }] });
   const report = { name: plan.name, warnings: [] } as unknown as Parameters<typeof savePlan>[2];
   const { plan: next } = await savePlan(db, plan, report);
-  const deps = { db, arbiter, events, clock: systemClock, random: systemRandom };
+  const deps: ReplanDeps = {
+    db,
+    arbiter,
+    events,
+    clock: systemClock,
+    random: systemRandom,
+    prepareReplan: (...asked) => prepareReplan(db, ...asked),
+  };
   const replan = async () =>
     replanEvent(deps, { event: await eventNow(), plan: next.plan, actor: 'o', dryRun: false });
 

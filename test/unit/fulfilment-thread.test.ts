@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createDocumentThread } from '../../src/fulfilment/document-thread.ts';
 import type { IssuedOrder } from '../../src/fulfilment/issued-order.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
 
 const issued: IssuedOrder = {
   order: '7f6d3f6e-0000-4000-8000-000000000001',
@@ -30,7 +31,7 @@ const issued: IssuedOrder = {
 };
 
 test('documents come from their thread; one that cannot be made says so and keeps no other', async (t) => {
-  const documents = createDocumentThread({ timeZone: 'UTC' });
+  const documents = createDocumentThread({ timeZone: 'UTC', clock: systemClock });
   t.after(() => documents.close());
   const [whole, broken] = await Promise.allSettled([
     documents.render(issued, 'phone'),

@@ -1,8 +1,8 @@
 import { useRef, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { type UploadProgress, upload } from '../shared/upload.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import { ProblemList, ReportView } from './report.tsx';
 import type { PlanProblem, PlanReport, PlanSummary } from './shapes.ts';
@@ -14,7 +14,8 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
   const file = useRef<HTMLInputElement>(null);
   const [name, setName] = useState('');
   const [map, setMap] = useState('');
-  const [busy, setBusy] = useState(false);
+  const [progress, setProgress] = useState<UploadProgress | null>(null);
+  const busy = progress !== null;
   const [said, setSaid] = useState<Said>(null);
   const [report, setReport] = useState<PlanReport | null>(null);
   const [problems, setProblems] = useState<{ list: PlanProblem[]; count: number } | null>(null);
@@ -29,7 +30,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
     const chosen = file.current?.files?.[0];
     if (busy) return;
     if (!chosen) return setSaid({ tone: 'bad', text: words.noFile });
-    setBusy(true);
+    setProgress({ step: 'uploading', percent: 0 });
     setSaid(null);
     setProblems(null);
     const query = new URLSearchParams({
@@ -37,12 +38,9 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
       ...(name ? { name } : {}),
       ...(map ? { map } : {}),
     });
-    const answer = await call<PlanSummary & { report: PlanReport }>(`/api/organiser/plans?${query}`, {
-      method: 'POST',
-      raw: { bytes: chosen, type: 'application/octet-stream' },
-      timeoutMs: 120_000,
-    });
-    setBusy(false);
+    const path = `/api/organiser/plans?${query}`;
+    const answer = await upload<PlanSummary & { report: PlanReport }>(path, chosen, setProgress);
+    setProgress(null);
     if (answer.kind !== 'ok') {
       setReport(null);
       setSaid(refusal(answer));
@@ -88,6 +86,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
           <Field id="plan-name" label={words.name} value={name} onValue={setName} hint={words.nameHint} />
           <Field id="plan-map" label={words.map} value={map} onValue={setMapAnew} hint={words.mapHint} />
         </div>
+        <div role="status">{progress && <ProgressView {...progress} />}</div>
         <SaidView said={said} />
         {problems && <ProblemList problems={problems.list} total={problems.count} />}
         {report && <ReportView report={report} dry />}
@@ -121,6 +120,16 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
           </details>
         ))}
       </section>
+    </div>
+  );
+}
+
+/** The bar moves while the file is sent; after that the server names its step, and how long it takes is not known. */
+function ProgressView({ step, percent }: UploadProgress) {
+  return (
+    <div class="stack">
+      <label for="plan-progress">{words.steps[step](percent)}</label>
+      <progress id="plan-progress" max={100} value={step === 'uploading' ? percent : undefined} />
     </div>
   );
 }

@@ -10,14 +10,12 @@ export type Answer<T> =
 export interface Call {
   method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   body?: unknown;
-  /** Sent as it is, instead of `body` (plan files). */
-  raw?: { bytes: Blob; type: string };
   /** Idempotency-Key; a retry repeats it. */
   key?: string;
   /** An order's own secret, for browsers without the visitor's cookie. */
   secret?: string | null;
   signal?: AbortSignal;
-  /** 15 s unless a large file is sent. */
+  /** 15 s unless the work takes longer. */
   timeoutMs?: number;
 }
 
@@ -28,7 +26,6 @@ const backoffMs = [500, 1000, 2000, 4000, 8000];
 export async function call<T>(path: string, options: Call = {}): Promise<Answer<T>> {
   const headers: Record<string, string> = { accept: 'application/json' };
   if (options.body !== undefined) headers['content-type'] = 'application/json';
-  if (options.raw) headers['content-type'] = options.raw.type;
   if (options.key) headers['idempotency-key'] = options.key;
   if (options.secret) headers.authorization = `Bearer ${options.secret}`;
   const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutMsDefault);
@@ -37,11 +34,7 @@ export async function call<T>(path: string, options: Call = {}): Promise<Answer<
       method: options.method ?? 'GET',
       headers,
       credentials: 'same-origin',
-      body: options.raw
-        ? options.raw.bytes
-        : options.body === undefined
-          ? undefined
-          : JSON.stringify(options.body),
+      body: options.body === undefined ? undefined : JSON.stringify(options.body),
       signal: options.signal ? AbortSignal.any([options.signal, timeout]) : timeout,
     });
     return await read<T>(response);
@@ -52,23 +45,26 @@ export async function call<T>(path: string, options: Call = {}): Promise<Answer<
 
 async function read<T>(response: Response): Promise<Answer<T>> {
   const text = await response.text();
-  let body: unknown = null;
   try {
-    body = text === '' ? null : JSON.parse(text);
+    return answerOf<T>(response.status, text === '' ? null : JSON.parse(text));
   } catch {
     return { kind: 'lost' };
   }
+}
+
+/** What a status and a parsed body say. */
+export function answerOf<T>(status: number, body: unknown): Answer<T> {
   const serverTime = (body as { serverTime?: string | number } | null)?.serverTime;
   if (serverTime !== undefined) {
     serverClock.sample(typeof serverTime === 'number' ? serverTime : Date.parse(serverTime));
   }
-  if (response.ok) return { kind: 'ok', status: response.status, body: body as T };
+  if (status >= 200 && status < 300) return { kind: 'ok', status, body: body as T };
   const problem = body as Problem | null;
   if (problem && typeof problem.code === 'string') return { kind: 'problem', problem };
-  if (response.status >= 500) return { kind: 'lost' };
+  if (status >= 500) return { kind: 'lost' };
   return {
     kind: 'problem',
-    problem: { type: 'about:blank', title: '', status: response.status, code: 'unexpected', detail: '' },
+    problem: { type: 'about:blank', title: '', status, code: 'unexpected', detail: '' },
   };
 }
 

@@ -98,6 +98,13 @@ export const enConsole = {
     none: 'No plan yet.',
     version: (n: number) => `version ${count(n)}`,
     noFile: 'Choose a file first.',
+    steps: {
+      uploading: (percent: number) => `Uploading the file: ${percent} %`,
+      waiting: () => 'Waiting for other imports …',
+      reading: () => 'Reading the file …',
+      checking: () => 'Checking the plan …',
+      storing: () => 'Storing the plan …',
+    },
   },
   report: {
     title: 'What the file holds',
