@@ -1948,55 +1948,81 @@ BEGIN
 END $$;
 
 --
--- Name: event_replan(integer, text, text, text, text, bytea, text[], text[], text[], text[], text[], smallint[], jsonb, integer[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: event_replan(integer, text, text, text, text, bytea, integer, json, jsonb, integer[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.event_replan(p_event integer, p_actor text, p_base text, p_plan text, p_layout_hash text, p_layout bytea, p_guids text[], p_sections text[], p_rows text[], p_labels text[], p_categories text[], p_seat_partitions smallint[], p_partitions jsonb, p_removed integer[]) RETURNS TABLE(seat_no integer, state text)
+CREATE FUNCTION public.event_replan(p_event integer, p_actor text, p_base text, p_plan text, p_layout_hash text, p_layout bytea, p_seat_count integer, p_changed json, p_partitions jsonb, p_removed integer[]) RETURNS TABLE(seat_no integer, state text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 DECLARE
-  v_count integer;
+  v_refusals jsonb;
+BEGIN
+  BEGIN
+    PERFORM event_replan_write(p_event, p_layout_hash, p_layout, p_changed);
+    PERFORM event_lock_alone(p_event);
+    v_refusals := event_replan_refusals(p_event, p_base, p_removed);
+    IF v_refusals IS NOT NULL THEN RAISE EXCEPTION USING ERRCODE = 'ON001'; END IF;
+    PERFORM event_write_partitions(p_event, p_partitions);
+    UPDATE event_seats SET removed = seat_no = ANY (p_removed)
+      WHERE event_no = p_event AND removed <> (seat_no = ANY (p_removed));
+    UPDATE seats s SET state = 'blocked', version = s.version + 1, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+      WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND s.state = 'available';
+    INSERT INTO blocks (event_no, seat_no, reason, actor)
+      SELECT p_event, r, 'removed from the plan', p_actor FROM unnest(p_removed) r ON CONFLICT DO NOTHING;
+    UPDATE events SET plan_id = p_plan, layout_hash = p_layout_hash, seat_count = p_seat_count, version = version + 1
+      WHERE event_no = p_event;
+    INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'replan', p_event,
+      jsonb_build_object('plan', p_plan, 'removed', cardinality(p_removed), 'seats', p_seat_count));
+  EXCEPTION WHEN SQLSTATE 'ON001' THEN
+    RETURN QUERY SELECT r.seat_no, r.state FROM jsonb_to_recordset(v_refusals) AS r (seat_no integer, state text);
+  END;
+END $$;
+
+--
+-- Name: event_replan_refusals(integer, text, integer[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_replan_refusals(p_event integer, p_base text, p_removed integer[]) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
   v_base text;
 BEGIN
-  PERFORM event_lock_alone(p_event);
-  SELECT seat_count, layout_hash INTO v_count, v_base FROM events WHERE event_no = p_event FOR UPDATE;
-  IF v_base IS NULL OR v_base IS DISTINCT FROM p_base THEN
-    RETURN QUERY SELECT NULL::integer, 'conflict';
-    RETURN;
-  END IF;
+  SELECT layout_hash INTO v_base FROM events WHERE event_no = p_event FOR UPDATE;
+  IF v_base IS NULL OR v_base IS DISTINCT FROM p_base THEN RETURN '[{"seat_no": null, "state": "conflict"}]'; END IF;
   IF EXISTS (SELECT FROM event_partitions p WHERE p.event_no = p_event AND NOT partition_is_settled(p)) THEN
-    RETURN QUERY SELECT NULL::integer, 'busy';
-    RETURN;
+    RETURN '[{"seat_no": null, "state": "busy"}]';
   END IF;
-  RETURN QUERY SELECT s.seat_no, CASE WHEN s.state = 'available' THEN 'held' ELSE s.state END
+  RETURN (SELECT jsonb_agg(jsonb_build_object('seat_no', s.seat_no,
+      'state', CASE WHEN s.state = 'available' THEN 'held' ELSE s.state END) ORDER BY s.seat_no)
     FROM seats s JOIN event_partitions p ON p.event_no = p_event AND p.partition = s.partition
     WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND (s.state IN ('reserved','sold')
       OR (s.state = 'available' AND (p.mode <> 'postgres'
-        OR NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p.epoch, clock_timestamp()))))
-    ORDER BY s.seat_no;
-  IF FOUND THEN RETURN; END IF;
+        OR NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p.epoch, clock_timestamp())))));
+END $$;
+
+--
+-- Name: event_replan_write(integer, text, bytea, json); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_replan_write(p_event integer, p_layout_hash text, p_layout bytea, p_changed json) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
   INSERT INTO layouts (hash, bytes) VALUES (p_layout_hash, p_layout) ON CONFLICT DO NOTHING;
-  PERFORM event_write_partitions(p_event, p_partitions);
-  INSERT INTO event_seats (event_no, seat_no, seat_guid, section_id, row_label, seat_label, category)
-    SELECT p_event, s.n - 1, s.guid, s.section, s.row_label, s.label, s.category
-    FROM unnest(p_guids, p_sections, p_rows, p_labels, p_categories)
-      WITH ORDINALITY AS s (guid, section, row_label, label, category, n)
+  INSERT INTO event_seats AS e (event_no, seat_no, seat_guid, section_id, row_label, seat_label, category)
+    SELECT p_event, c.n, c.guid, c.section, c."row", c.label, c.category
+    FROM json_to_recordset(p_changed) AS c (n integer, guid text, section text, "row" text, label text, category text)
+    ORDER BY c.n
     ON CONFLICT (event_no, seat_no) DO UPDATE SET section_id = excluded.section_id, row_label = excluded.row_label,
-      seat_label = excluded.seat_label, category = excluded.category;
-  UPDATE event_seats SET removed = seat_no = ANY (p_removed)
-    WHERE event_no = p_event AND removed <> (seat_no = ANY (p_removed));
+      seat_label = excluded.seat_label, category = excluded.category
+      WHERE e.seat_guid = excluded.seat_guid;
   INSERT INTO seats (event_no, seat_no, partition)
-    SELECT p_event, s.n - 1, s.partition FROM unnest(p_seat_partitions) WITH ORDINALITY AS s (partition, n)
-    WHERE s.n > v_count;
-  UPDATE seats s SET state = 'blocked', version = s.version + 1, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
-    WHERE s.event_no = p_event AND s.seat_no = ANY (p_removed) AND s.state = 'available';
-  INSERT INTO blocks (event_no, seat_no, reason, actor)
-    SELECT p_event, r, 'removed from the plan', p_actor FROM unnest(p_removed) r ON CONFLICT DO NOTHING;
-  UPDATE events SET plan_id = p_plan, layout_hash = p_layout_hash, seat_count = cardinality(p_guids), version = version + 1
-    WHERE event_no = p_event;
-  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'replan', p_event,
-    jsonb_build_object('plan', p_plan, 'removed', cardinality(p_removed), 'seats', cardinality(p_guids)));
+    SELECT p_event, c.n, c.partition
+    FROM json_to_recordset(p_changed) AS c (n integer, partition smallint)
+    WHERE c.n >= (SELECT seat_count FROM events WHERE event_no = p_event)
+    ORDER BY c.n ON CONFLICT DO NOTHING;
 END $$;
 
 --
