@@ -1,5 +1,6 @@
 import type { HoldsReader } from './app-stores.ts';
 import { type CancelEvent, createCancelEvent } from './checkout/cancel-event.ts';
+import { createOperatorDesk, type OperatorDesk } from './checkout/operator-desk.ts';
 import { createRefunds, type Refunds } from './checkout/refunds.ts';
 import type { OrganiserRefundsDeps } from './http/organiser-refunds.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
@@ -31,6 +32,7 @@ export interface RefundParts {
 export function openRefunds(parts: RefundParts): {
   refunds: Refunds;
   cancelEvent: CancelEvent;
+  desk: OperatorDesk;
   routes: OrganiserRefundsDeps;
 } {
   const { db, record: orders, events, ...rest } = parts;
@@ -40,5 +42,6 @@ export function openRefunds(parts: RefundParts): {
   const modes = events.modes;
   const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, refundRecord, modes });
   const routes = { events, orders, refunds, refundRecord, cancelEvent, cancellations };
-  return { refunds, cancelEvent, routes };
+  const desk = createOperatorDesk({ db, refunds, random: parts.random });
+  return { refunds, cancelEvent, desk, routes };
 }

@@ -32,6 +32,7 @@ import { createClientAddresses } from './http/client-address.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { registerMailbox } from './http/mailbox.ts';
 import { registerOrganiser } from './http/organiser.ts';
+import { registerOrganiserAttention } from './http/organiser-attention.ts';
 import { registerOrganiserBuyers } from './http/organiser-buyers.ts';
 import { registerOrganiserEntry } from './http/organiser-entry.ts';
 import { registerOrganiserExports } from './http/organiser-exports.ts';
@@ -171,7 +172,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const events = announcingEvents(madeEvents, arbiter, log);
   const { room } = openRoom({ db, redis, owner, clock, log });
   const record = createSalesRecord({ db });
-  const { refunds, cancelEvent, routes } = openRefunds({
+  const { refunds, cancelEvent, desk, routes } = openRefunds({
     db,
     record,
     provider: payments.provider,
@@ -323,6 +324,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserFigures(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
+    organisers.guarding((scope) => registerOrganiserAttention(scope, { events, desk }, signedIn)),
     organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),
     organisers.guarding((scope) =>
       registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),

@@ -13,6 +13,7 @@ import { registerLimitCommands } from './cli/limits.ts';
 import { registerLogCommand } from './cli/log.ts';
 import { registerMailCommands } from './cli/mail.ts';
 import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
+import { registerPaymentCommands } from './cli/payments.ts';
 import { registerQueueCommands } from './cli/queue.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
 import { registerRefundCommands } from './cli/refunds.ts';
@@ -119,6 +120,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerBuyerCommands(program, organising);
   registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
   registerRefundCommands(program, { ...organising, log: () => runtime().log });
+  registerPaymentCommands(program, { ...organising, log: () => runtime().log });
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerLogCommand(program, organising);
   registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });

@@ -24,6 +24,9 @@ export interface EndingOptions {
   cameLate(standing: Standing, view: PaymentView): Promise<Standing | null>;
 }
 
+/** A conflict of keys ends within these tries; a payment that still stands after them is not being released. */
+const refusalsMax = 3;
+
 export function createEnding(options: EndingOptions): Ending {
   const { record, provider, steps, log, cameLate } = options;
   const { taken, park } = steps;
@@ -40,7 +43,11 @@ export function createEnding(options: EndingOptions): Ending {
     // tell of it later, it is a stray, and cancelled as such.
     if (!operation.providerObject) return taken(() => record.voided(operation.operation, {}));
     const answer = await provider.void({ key: operation.endKey, object: operation.providerObject });
-    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
+    if (answer.kind === 'unknown') {
+      // Not cancelled each time although nothing was in the way: a person should know.
+      const refuses = answer.reason === 'conflict' && operation.attempts > refusalsMax;
+      return park(operation, 'unknown', answer, refuses ? { attention: 'void_refused' } : undefined);
+    }
     const { view } = answer;
     if (view && view.object === operation.providerObject) {
       if (view.status === 'cancelled') return taken(() => record.voided(operation.operation, { view }));

@@ -1,4 +1,5 @@
 import type { HoldId, OrderId } from '../core/hold.ts';
+import type { Attention } from '../core/operator-list.ts';
 import type { OrderEnd } from '../core/order.ts';
 import { assert, impossible } from '../core/outcome.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
@@ -186,7 +187,7 @@ export function createPayments(options: PaymentsOptions): Payments {
   async function takeMoney(
     { order, operation }: Standing,
     isOver: boolean,
-    more?: { attention: string },
+    more?: { attention: Attention },
   ): Promise<Standing> {
     assert(operation.kind === 'capture' && operation.providerObject, 'a capture has an object');
     const answer = await provider.capture({
@@ -261,7 +262,7 @@ export function createPayments(options: PaymentsOptions): Payments {
     const answer = await provider.lookup(operation.providerObject!);
     const view = 'view' in answer ? answer.view : null;
     const window = await record.captureWindow(order.order);
-    const more = window === 'open' ? undefined : { attention: 'capture_window' };
+    const more = window === 'open' ? undefined : ({ attention: 'capture_window' } as const);
     if (!view) return park(operation, 'unknown', answer, more);
     if (view.status !== 'authorised' || !believed(view, order)) return captureSeen(standing, view, null);
     if (steps.isSpent(operation)) return steps.renew(standing);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { OrderId } from '../core/hold.ts';
 import { stepOf } from '../core/money.ts';
 import { decideRefund, type PaidOrder, type RefundDecision, type RefundWish } from '../core/money-due.ts';
+import type { Attention } from '../core/operator-list.ts';
 import { assert, impossible } from '../core/outcome.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { PaymentProvider, RefundView } from '../payments/provider.ts';
@@ -254,7 +255,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
   function undecided(
     operation: MoneyOperation,
     detail: string,
-    attention?: string,
+    attention?: Attention,
     newKey?: string,
   ): Promise<RefundStanding> {
     return settle({

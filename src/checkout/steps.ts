@@ -1,4 +1,5 @@
 import type { OrderId } from '../core/hold.ts';
+import type { Attention } from '../core/operator-list.ts';
 import { operationsUnderWay } from '../core/order.ts';
 import type { DeclineCode, PaymentView, ProviderAnswer } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -45,7 +46,7 @@ export interface Steps {
     operation: MoneyOperation,
     state: 'waiting' | 'unknown',
     answer: ProviderAnswer | null,
-    more?: { attention?: string; newKey?: string },
+    more?: { attention?: Attention; newKey?: string },
   ): Promise<Standing>;
   /**
    * Whether the operation's key is not to be sent again: it grew too old, or it repeats a stored fault for ever. Only for an

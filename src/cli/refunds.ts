@@ -95,7 +95,7 @@ export function registerRefundCommands(program: Command, context: RefundContext)
 
 type Opened = ReturnType<typeof openRefunds>;
 
-async function withRefunds(
+export async function withRefunds(
   context: RefundContext,
   act: (opened: Opened, db: Db) => Promise<void>,
 ): Promise<void> {

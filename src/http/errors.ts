@@ -331,6 +331,22 @@ export const problemCodes = {
     title: 'No such delivery',
     advice: 'There is no webhook delivery of that id.',
   },
+  unknown_entry: {
+    status: 404,
+    title: 'No such entry',
+    advice: 'The list of payments that need a decision has no entry of that name.',
+  },
+  action_not_possible: {
+    status: 409,
+    title: 'Not possible now',
+    advice:
+      'This entry has changed or does not allow this action. Load the list again; `actions` names what is possible.',
+  },
+  payment_busy: {
+    status: 409,
+    title: 'Payment under way',
+    advice: 'A call to the payment provider is under way for this payment. Try again in some seconds.',
+  },
   unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
   unknown_refund: { status: 404, title: 'No such refund', advice: 'There is no refund under this address.' },
   not_refundable: {

@@ -168,6 +168,7 @@ export function createInProcessRecord(options: {
       instrument: null,
       answer: null,
       attention: null,
+      decision: null,
       ...of,
       order: order.order,
       state: 'open',

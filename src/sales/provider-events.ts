@@ -45,16 +45,3 @@ export async function providerEventsAgain(db: Db, ids: string[], dueMs: number):
     [ids, dueMs],
   );
 }
-
-/** For the operator's list: payments that the provider told us of for days and that nobody here knows. Oldest first. */
-export async function unknownObjects(
-  db: Db,
-  limit: number,
-): Promise<{ object: string; types: string[]; since: number }[]> {
-  return db.query(
-    'provider_events_unknown',
-    `SELECT object, array_agg(DISTINCT type) AS types, epoch_ms(min(received_at))::float8 AS since
-     FROM provider_events WHERE note = 'unknown_object' GROUP BY object ORDER BY min(received_at) LIMIT $1`,
-    [limit],
-  );
-}

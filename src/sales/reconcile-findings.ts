@@ -1,4 +1,5 @@
 import type { EventId, OrderId } from '../core/hold.ts';
+import type { FindingKind } from '../core/operator-list.ts';
 import type { OrderState } from '../core/order.ts';
 import type { Db } from './db.ts';
 
@@ -7,25 +8,7 @@ import type { Db } from './db.ts';
  * of migrations/0014_limits.sql. Times are epoch ms, amounts minor units.
  */
 
-export const findingKinds = [
-  /** The provider holds money of ours that names no order. */
-  'no_reference',
-  /** It names an order that the record does not have: look for a lost database. */
-  'unknown_order',
-  /** It names an order of ours that does not know this payment. */
-  'unknown_payment',
-  /** Other amount or currency than the order's. */
-  'amount_differs',
-  'captured_differs',
-  'refunded_differs',
-  /** The order has ended or is paid, and the money is still only reserved. */
-  'reservation_stands',
-  /** The record names a payment that the provider does not know. */
-  'missing_there',
-  /** Sold with nothing to be captured. */
-  'no_payment',
-] as const;
-export type FindingKind = (typeof findingKinds)[number];
+export type { FindingKind };
 
 /** One thing that does not fit, as it was seen. */
 export interface Misfit {

@@ -1,4 +1,5 @@
 import type { EventId, EventNo, Hold, Holder, HoldId, OrderId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { Attention, EntryAction } from '../core/operator-list.ts';
 import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
 import type { BuyerKind } from '../core/prices.ts';
@@ -183,7 +184,9 @@ export interface MoneyOperation {
   dueAt: number | null;
   answer: OperationAnswer | null;
   /** For the operator's list: what does not fit. */
-  attention: string | null;
+  attention: Attention | null;
+  /** What an operator decided about it last. */
+  decision: { action: EntryAction; actor: string; note: string | null; at: number } | null;
 }
 
 export interface OperationAnswer {
@@ -276,7 +279,7 @@ export interface ParkCommand {
   /** When the reconciler looks next; never later than the order's deadline while the buyer may still act. */
   dueMs: number;
   answer?: OperationAnswer;
-  attention?: string;
+  attention?: Attention;
   /** Replaces a key that grew too old to be sent again. */
   newKey?: string;
 }
@@ -405,4 +408,5 @@ export interface ObjectEvents {
   /** Milliseconds since the first of them came. */
   ageMs: number;
 }
-export type EventsNote = 'no_payment' | 'unknown_object';
+/** `dismissed`: an operator took them off the list. */
+export type EventsNote = 'no_payment' | 'unknown_object' | 'dismissed';

@@ -1,5 +1,6 @@
 import type { EventNo, OrderId } from '../core/hold.ts';
 import type { PaidTicket, RefundWish } from '../core/money-due.ts';
+import type { Attention } from '../core/operator-list.ts';
 import type { RefundView } from '../payments/provider.ts';
 import type { Db } from './db.ts';
 import type { Claim, DecidedSeat, MoneyOperation, OperationId, Order } from './record.ts';
@@ -78,7 +79,7 @@ export interface SettleRefundCommand {
   dueMs?: number;
   view?: RefundView;
   detail?: string;
-  attention?: string;
+  attention?: Attention;
   /** Replaces a key that cannot be sent again. */
   newKey?: string;
 }

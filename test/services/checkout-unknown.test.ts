@@ -4,7 +4,8 @@ import test, { after, before } from 'node:test';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
 import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { ambiguousOrders, operationsForAttention } from '../../src/sales/money-figures.ts';
+import { ambiguousOrders } from '../../src/sales/money-figures.ts';
+import { listEntries } from '../../src/sales/operator-list.ts';
 import { until } from '../support/app.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
@@ -41,6 +42,7 @@ function deskWith(provider: PaymentProvider): Till {
 
 const find = async (order: string) => (await desk.checkout.find(order))!;
 const stateOf = async (order: string) => (await find(order)).state;
+const listed = (event: number) => listEntries(desk.db, { event, after: null, limit: 100 });
 const operationsOf = (order: string) => desk.record.operationsOf(order);
 const last = async (order: string) => (await operationsOf(order)).at(-1)!;
 const intentOf = async (order: string) =>
@@ -208,8 +210,8 @@ test('P4: until when the money can be taken is the order’s; its last day is on
   const { captureBefore } = await find(order.order);
   assert.ok(captureBefore && captureBefore > from && captureBefore < from + 10_000, `${captureBefore}`);
   await reconcile(database, desk, 1);
-  const listed = (await operationsForAttention(desk.db, 100)).find((one) => one.order === order.order);
-  assert.deepEqual([listed?.kind, listed?.attention], ['capture', 'capture_window']);
+  const [entry] = await listed(stage.event);
+  assert.deepEqual([entry?.operation?.kind, entry?.kind], ['capture', 'capture_window']);
   await until(
     async () => (await intentOf(order.order)).status === 'canceled',
     'the reservation to end by itself',
@@ -278,8 +280,10 @@ test('P2, P3: while a void is refused the order waits to be released: it is no s
   assert.equal((await desk.record.confirm(order.order, ids, { owner: 'o', leaseMs: 1 })).kind, 'decided');
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'ended');
   assert.ok((await operationsOf(order.order)).every(({ kind }) => kind !== 'capture'));
-  const listed = (await operationsForAttention(desk.db, 100)).filter((one) => one.order === order.order);
-  assert.equal(listed.length, 1);
+  assert.deepEqual(
+    (await listed(stage.event)).map(({ kind }) => kind),
+    ['void_refused'],
+  );
   await simulator.clearFaults();
   await reconcile(database, desk, 2);
   assert.equal(await stateOf(order.order), 'closed');
@@ -320,7 +324,7 @@ test('P4: a payment that the provider goes on processing keeps its seats beyond 
     ['authorise', 'ending', 1, 1],
   );
   assert.ok(figure!.oldestMs >= 7_200_000);
-  assert.ok((await operationsForAttention(desk.db, 100)).some((one) => one.order === order.order));
+  assert.ok((await listed(stage.event)).some((one) => one.order === order.order));
   processing = false;
   await simulator.clearFaults();
   await reconcile(database, slow, 2);

@@ -3,13 +3,13 @@ import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { hashOf, placeOfEvent } from './place.ts';
-import type { MailSheet, OrganiserEvent, OrganiserRefund } from './shapes.ts';
+import type { MailSheet, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.attention;
 const lookEveryMs = 30_000;
 
 interface Found {
-  refunds: number;
+  payments: number;
   mails: number;
   doubles: number;
 }
@@ -23,16 +23,16 @@ export function Attention({ event, shown }: { event: OrganiserEvent; shown: bool
     const load = async () => {
       if (document.hidden) return;
       const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
-      const [refunds, mails, entries] = await Promise.all([
-        call<{ refunds: OrganiserRefund[] }>(`${base}/refunds?state=failed`),
+      const [payments, mails, entries] = await Promise.all([
+        call<{ total: number }>(`/api/organiser/attention?limit=1&event=${encodeURIComponent(event.id)}`),
         call<{ mails: MailSheet[] }>('/api/organiser/mails'),
         call<{ doubleUses: unknown[] }>(`${base}/entries`),
       ]);
-      const all = refunds.kind === 'ok' && mails.kind === 'ok' && entries.kind === 'ok';
+      const all = payments.kind === 'ok' && mails.kind === 'ok' && entries.kind === 'ok';
       setFailed(!all);
       if (!all) return;
       setFound({
-        refunds: refunds.body.refunds.length,
+        payments: payments.body.total,
         mails: mails.body.mails.filter((mail) => mail.event === event.id).length,
         doubles: entries.body.doubleUses.length,
       });
@@ -46,9 +46,9 @@ export function Attention({ event, shown }: { event: OrganiserEvent; shown: bool
   if (event.phase === 'cancelled') {
     lines.push({ says: words.cancelled, href: placeOfEvent(event.id, 'cancel'), where: words.toCancel });
   }
-  if (found && found.refunds > 0) {
-    const href = placeOfEvent(event.id, 'orders');
-    lines.push({ says: words.refunds(found.refunds), href, where: words.toRefunds });
+  if (found && found.payments > 0) {
+    const href = hashOf({ tab: 'payments', event: event.id });
+    lines.push({ says: words.payments(found.payments), href, where: words.toPayments });
   }
   if (found && found.mails > 0) {
     lines.push({ says: words.mails(found.mails), href: hashOf({ tab: 'mails' }), where: words.toMails });

@@ -9,6 +9,7 @@ import { EventList } from './events.tsx';
 import { focusOnce, titleOf } from './fields.tsx';
 import { Mails } from './mails.tsx';
 import { NewEvent } from './new-event.tsx';
+import { OpenPayments } from './open-payments.tsx';
 import { go, hashOf, placeOfEvent, tabs, usePlace } from './place.ts';
 import { Plans } from './plans.tsx';
 import { Reconcile } from './reconcile.tsx';
@@ -61,6 +62,8 @@ export function Console() {
 
 function Desk({ onOut }: { onOut: () => void }) {
   const { tab, event, view, order } = usePlace();
+  /** An event's own pages. */
+  const inEvent = tab === 'events' && event !== null;
   const [events, setEvents] = useState<OrganiserEvent[] | null>(null);
   const [plans, setPlans] = useState<PlanSummary[] | null>(null);
 
@@ -75,18 +78,18 @@ function Desk({ onOut }: { onOut: () => void }) {
   };
   useEffect(() => void load(), [tab, event]);
   useEffect(() => {
-    if (event === null) document.title = titleOf(words.nav[tab]);
-  }, [tab, event]);
+    if (!inEvent) document.title = titleOf(words.nav[tab]);
+  }, [tab, inEvent]);
 
   return (
     <div class="stack-l">
-      <nav class={event === null ? 'tabs' : 'tabs inside'} aria-label={words.title}>
+      <nav class={inEvent ? 'tabs inside' : 'tabs'} aria-label={words.title}>
         {tabs.map((one) => (
           <a
             key={one}
             class="tab"
             href={hashOf({ tab: one })}
-            aria-current={tab === one ? (event === null ? 'page' : 'true') : undefined}
+            aria-current={tab === one ? (inEvent ? 'true' : 'page') : undefined}
           >
             {words.nav[one]}
           </a>
@@ -97,7 +100,12 @@ function Desk({ onOut }: { onOut: () => void }) {
       {tab === 'newEvent' && (
         <NewEvent plans={plans ?? []} onCreated={(id) => go(placeOfEvent(id, 'overview'))} />
       )}
-      {tab === 'payments' && <Reconcile />}
+      {tab === 'payments' && (
+        <>
+          <OpenPayments event={event} events={events ?? []} />
+          <Reconcile />
+        </>
+      )}
       {tab === 'mails' && <Mails events={events ?? []} />}
       {tab === 'buyers' && <Buyers />}
       {tab === 'webhooks' && <Webhooks events={events ?? []} />}

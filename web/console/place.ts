@@ -10,7 +10,7 @@ export type View = (typeof views)[number];
 
 export interface Place {
   tab: Tab;
-  /** Of the tab `events`; null: their list. */
+  /** Of the tabs `events` and `payments`; null: all of them. */
   event: string | null;
   view: View;
   /** Of the view `orders`: the one that is shown. */
@@ -31,6 +31,7 @@ const slugs: Record<Tab, string> = {
 export function hashOf(to: Partial<Place> & { tab: Tab }): string {
   const { tab, event = null, view = 'overview', order = null } = to;
   const parts: string[] = [slugs[tab]];
+  if (tab === 'payments' && event !== null) parts.push(encodeURIComponent(event));
   if (tab === 'events' && event !== null) {
     parts.push(encodeURIComponent(event));
     if (view !== 'overview') parts.push(view);
@@ -47,6 +48,9 @@ export function placeOf(hash: string): Place | null {
   const [slug = '', ...rest] = hash.replace(/^#/, '').split('/');
   const tab = slug === '' ? 'events' : tabs.find((one) => slugs[one] === slug);
   if (!tab) return null;
+  if (tab === 'payments') {
+    return { tab, event: rest[0] ? decoded(rest[0]) : null, view: 'overview', order: null };
+  }
   const [event = null, named, order = null] = tab === 'events' ? rest.map(decoded) : [];
   if (event === null || event === '') return { tab, event: null, view: 'overview', order: null };
   const view = views.find((one) => one === named) ?? 'overview';

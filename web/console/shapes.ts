@@ -79,6 +79,29 @@ export interface CancellationProgress {
   ending: number;
 }
 
+/** An entry of the operator's list. */
+export interface OpenPayment {
+  entry: string;
+  kind: string;
+  title: string;
+  means: string;
+  charged: string;
+  since: string;
+  ageMs: number;
+  operation: { kind: string; state: string; attempts: number } | null;
+  order: string | null;
+  orderState: string | null;
+  event: string | null;
+  seatNames: string[];
+  amount: number | null;
+  currency: string | null;
+  captured: number | null;
+  refunded: number | null;
+  object: string | null;
+  says: string | null;
+  actions: { action: string; label: string; does: string; note: boolean }[];
+}
+
 export interface MailSheet {
   mail: string;
   order: string;

@@ -2,6 +2,7 @@ import { enCodes } from './en-codes.ts';
 import { enEntry } from './en-entry.ts';
 import { enExports } from './en-exports.ts';
 import { enAttention, enMails } from './en-mails.ts';
+import { enPayments } from './en-payments.ts';
 import { enRefunds } from './en-refunds.ts';
 import { enWebhooks } from './en-webhooks.ts';
 import { count, plural } from './format.ts';
@@ -212,26 +213,19 @@ export const enConsole = {
     browser: (visitor: string) => `browser ${visitor}`,
   },
   reconcile: {
-    title: 'Payments that do not fit',
-    help: 'Where the payment provider and our own record say different things. Nothing here is mended by itself: look at the payment at the provider, do what is right, then take it off the list.',
-    none: 'Everything fits.',
+    title: 'Comparison with the payment provider',
+    help: 'The worker compares the provider’s payments with our own record. What differs is on the list above.',
+    none: 'Everything matches.',
     ambiguous: (n: number) =>
       n === 0
         ? ''
         : plural(n, {
-            one: 'Of # order nobody can say yet how its payment ends; the worker keeps asking.',
-            other: 'Of # orders nobody can say yet how their payments end; the worker keeps asking.',
+            one: 'For # order it is not known yet how its payment ends; the worker keeps asking.',
+            other: 'For # orders it is not known yet how their payments end; the worker keeps asking.',
           }),
     notYet: 'Nothing was compared yet. The worker compares every 15 minutes.',
     last: (at: string, payments: number) =>
       `Last compared ${at}: ${plural(payments, { one: '# payment', other: '# payments' })}.`,
-    what: 'What does not fit',
-    since: 'Since',
-    note: 'What was done',
-    settle: 'Take off the list',
-    settleOf: (n: number) => `Take finding ${count(n)} off the list`,
-    settled: 'It is off the list.',
-    noteMissing: 'Say what was done.',
   },
   figures: {
     title: 'Figures',
@@ -288,6 +282,7 @@ export const enConsole = {
   },
   attention: enAttention,
   codes: enCodes,
+  payments: enPayments,
   refunds: enRefunds,
   webhooks: enWebhooks,
   entry: enEntry,

@@ -49,12 +49,13 @@ export const enMails = {
 /** What an event's overview shows first. */
 export const enAttention = {
   title: 'Needs attention',
-  none: 'Nothing: no refund failed, every mail was taken, no ticket was used twice.',
+  none: 'Nothing: no payment needs a decision, every mail was taken, no ticket was used twice.',
   failed: 'It could not be looked up just now; it is tried again in half a minute.',
   cancelled: 'This event is cancelled.',
   toCancel: 'How far its refunds are',
-  refunds: (n: number) => plural(n, { one: '# refund failed.', other: '# refunds failed.' }),
-  toRefunds: 'See the refunds',
+  payments: (n: number) =>
+    plural(n, { one: '# payment needs a decision.', other: '# payments need a decision.' }),
+  toPayments: 'See the payments',
   mails: (n: number) => plural(n, { one: '# mail was not taken.', other: '# mails were not taken.' }),
   toMails: 'See the mails',
   doubles: (n: number) =>

@@ -1,0 +1,222 @@
+import type { EventNo } from '../core/hold.ts';
+import { actionsWithNote, type EntryAction, entryActions, entryWords } from '../core/operator-list.ts';
+import { operationsUnderWay } from '../core/order.ts';
+import { impossible } from '../core/outcome.ts';
+import type { Random } from '../runtime/random.ts';
+import { seatNames } from '../sales/audit-facts.ts';
+import type { Db } from '../sales/db.ts';
+import {
+  acceptPayment,
+  countEntries,
+  dismissEvents,
+  dismissPayment,
+  endOfEntry,
+  findEntry,
+  giveBack,
+  giveUpRefund,
+  type ListedEntry,
+  type ListPlace,
+  listEntries,
+  lookAgain,
+  type OperatorStep,
+  refundOfOperation,
+  settlePayment,
+} from '../sales/operator-list.ts';
+import { settleFinding } from '../sales/reconcile-findings.ts';
+import type { Refunds } from './refunds.ts';
+
+export interface OperatorDeskOptions {
+  db: Db;
+  refunds: Pick<Refunds, 'retry' | 'elsewhere' | 'decided'>;
+  random: Random;
+}
+
+/** An entry as people see it. */
+export interface OperatorEntry extends ListedEntry {
+  title: string;
+  means: string;
+  charged: string;
+  /** As printed: "Block A · row 3 · seat 12". */
+  seatNames: string[];
+  actions: { action: EntryAction; label: string; does: string; note: boolean }[];
+}
+
+export interface OperatorAct {
+  entry: string;
+  action: EntryAction;
+  actor: string;
+  note: string;
+}
+
+export type ActOutcome =
+  /** `entry`: as it stands now; null: it left the list. */
+  | { kind: 'done'; repeated: boolean; entry: OperatorEntry | null }
+  | { kind: 'unknown_entry' }
+  /** The action does not exist for it, or it is in another state by now. */
+  | { kind: 'not_possible'; actions: EntryAction[] }
+  /** A call to the provider is under way: try again in some seconds. */
+  | { kind: 'busy' }
+  | { kind: 'note_missing' };
+
+/**
+ * The operator's list: what needs a person, and the actions that end it. Each action is one conditional step of the record with
+ * a line in the audit log; the calls to the provider that follow from it are the reconciler's, by rows with keys as always (P5).
+ */
+export interface OperatorDesk {
+  /** Oldest first. `next`: where the next page begins. */
+  list(query: { event: EventNo | null; after: ListPlace | null; limit: number }): Promise<{
+    entries: OperatorEntry[];
+    total: number;
+    next: ListPlace | null;
+  }>;
+  act(act: OperatorAct): Promise<ActOutcome>;
+}
+
+export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions): OperatorDesk {
+  async function shown(rows: ListedEntry[]): Promise<OperatorEntry[]> {
+    const byEvent = new Map<EventNo, number[]>();
+    for (const { eventNo, seats } of rows) {
+      if (eventNo !== null) byEvent.set(eventNo, [...(byEvent.get(eventNo) ?? []), ...seats]);
+    }
+    const names = new Map<EventNo, Map<number, string>>();
+    for (const [event, seats] of byEvent) names.set(event, await seatNames(db, event, seats));
+    return rows.map((row) => {
+      const named = row.eventNo === null ? undefined : names.get(row.eventNo);
+      const { title, means, charged } = entryWords(row.kind);
+      return {
+        ...row,
+        title,
+        means,
+        charged,
+        seatNames: row.seats.map((seat) => named?.get(seat) ?? `seat ${seat}`),
+        actions: possibleActions(row).map((action) => ({
+          action,
+          ...entryWords(row.kind).actions[action]!,
+          note: actionsWithNote.includes(action),
+        })),
+      };
+    });
+  }
+
+  async function list(query: { event: EventNo | null; after: ListPlace | null; limit: number }) {
+    const [rows, total] = await Promise.all([
+      listEntries(db, { ...query, limit: query.limit + 1 }),
+      countEntries(db, query.event),
+    ]);
+    const entries = await shown(rows.slice(0, query.limit));
+    const last = entries.at(-1);
+    const next = rows.length > query.limit && last ? { since: last.since, entry: last.entry } : null;
+    return { entries, total, next };
+  }
+
+  async function act(command: OperatorAct): Promise<ActOutcome> {
+    const row = await findEntry(db, command.entry);
+    if (!row) return repeatedOf(command);
+    if (!possibleActions(row).includes(command.action)) {
+      return { kind: 'not_possible', actions: possibleActions(row) };
+    }
+    if (actionsWithNote.includes(command.action) && command.note === '') return { kind: 'note_missing' };
+    const kind = await take(row, command);
+    if (kind === 'busy') return { kind };
+    const now = await findEntry(db, command.entry);
+    if (kind === 'not_possible') return { kind, actions: now ? possibleActions(now) : [] };
+    return { kind: 'done', repeated: kind === 'repeated', entry: now ? (await shown([now]))[0]! : null };
+  }
+
+  /** The entry has left the list: by this very action, which is repeated, or by another one. */
+  async function repeatedOf({ entry, action }: OperatorAct): Promise<ActOutcome> {
+    const ended = entryForm.test(entry) ? await endOfEntry(db, entry) : null;
+    if (ended === action) return { kind: 'done', repeated: true, entry: null };
+    return ended ? { kind: 'not_possible', actions: [] } : { kind: 'unknown_entry' };
+  }
+
+  function take(row: ListedEntry, command: OperatorAct): Promise<OperatorStep['kind']> {
+    const { operation, refund, object, entry } = row;
+    if (command.action === 'look') {
+      return lookAgain(db, { operation: operation?.operation ?? null, object, actor: command.actor }).then(
+        () => 'done',
+      );
+    }
+    if (operation) return onOperation(operation.operation, command);
+    if (refund !== null) return onRefund(refund, command);
+    if (entry.startsWith('finding-')) return onFinding(Number(entry.slice('finding-'.length)), command);
+    return dismissEvents(db, object!, command.actor, command.note);
+  }
+
+  async function onOperation(
+    operation: string,
+    { action, actor, note }: OperatorAct,
+  ): Promise<OperatorStep['kind']> {
+    switch (action) {
+      case 'give_back':
+        return decided(await giveBack(db, operation, actor, `${operation}:back:${random.uuid()}`));
+      case 'accept':
+        return decided(await acceptPayment(db, operation, actor, note));
+      case 'settle':
+        return decided(await settlePayment(db, operation, actor, note));
+      case 'dismiss':
+        return decided(await dismissPayment(db, operation, actor, note));
+      case 'retry': {
+        const refund = await refundOfOperation(db, operation);
+        const given = await giveUpRefund(db, operation);
+        if (given.kind !== 'done' || refund === null) return given.kind;
+        return (await refunds.retry(refund, actor)).kind === 'retried' ? 'done' : 'not_possible';
+      }
+      case 'look':
+        throw new Error('a look is no step of the operation');
+      default:
+        return impossible(action, 'action');
+    }
+  }
+
+  async function decided({ kind, order, seats }: OperatorStep): Promise<OperatorStep['kind']> {
+    if (kind === 'done') await refunds.decided(order, seats);
+    return kind;
+  }
+
+  async function onRefund(
+    refund: string,
+    { action, actor, note }: OperatorAct,
+  ): Promise<OperatorStep['kind']> {
+    const outcome =
+      action === 'retry' ? await refunds.retry(refund, actor) : await refunds.elsewhere(refund, actor, note);
+    return outcome.kind === 'retried' || outcome.kind === 'elsewhere' ? 'done' : 'not_possible';
+  }
+
+  async function onFinding(finding: number, { actor, note }: OperatorAct): Promise<OperatorStep['kind']> {
+    return (await settleFinding(db, { finding, actor, note })) ? 'done' : 'not_possible';
+  }
+
+  return { list, act };
+}
+
+/** Those of the kind's actions that its state allows; the step itself decides in the end. */
+export function possibleActions(row: ListedEntry): EntryAction[] {
+  return entryActions.filter((action) => entryWords(row.kind).actions[action] && allows(action, row));
+}
+
+function allows(action: EntryAction, row: ListedEntry): boolean {
+  const { operation, orderState, captured, refunded, amount, kind } = row;
+  if (!operation) return true;
+  const underWay = operationsUnderWay.includes(operation.state);
+  const isSale = operation.kind === 'capture' && underWay && orderState === 'confirmed';
+  switch (action) {
+    case 'look':
+    case 'retry':
+      return true;
+    case 'give_back':
+      return isSale || (kind === 'payment_mismatch' && underWay && operation.kind !== 'capture');
+    case 'accept':
+      return isSale && captured !== null && captured > 0 && captured <= amount! && refunded === 0;
+    case 'settle':
+      return operation.kind === 'refund' || operation.state === 'ending';
+    case 'dismiss':
+      return !underWay;
+    default:
+      return impossible(action, 'action');
+  }
+}
+
+/** Ids of operations and refunds are UUIDs, of findings numbers, and events are named by the provider's object. */
+const entryForm =
+  /^((operation|refund)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|finding-[1-9]\d{0,14}|event-[!-~]{1,255})$/;

@@ -1,0 +1,126 @@
+import type { Command } from 'commander';
+import type { OperatorDesk, OperatorEntry } from '../checkout/operator-desk.ts';
+import { counted } from '../core/counted.ts';
+import { decimalOf } from '../core/money.ts';
+import { type EntryAction, entryActions } from '../core/operator-list.ts';
+import { entriesMax, noteLengthMax, problemOfAct } from '../http/organiser-attention.ts';
+import type { ListPlace } from '../sales/operator-list.ts';
+import { cliActor, withEvent } from './organise.ts';
+import { type RefundContext, withRefunds } from './refunds.ts';
+
+interface ListFlags {
+  event?: string;
+  json?: boolean;
+}
+
+/** More is read page by page in the console or over the API. */
+const listedMax = 1_000;
+
+/** `onsale payments …`: the operator's list. The worker of a running "onsale start" makes the calls that follow. */
+export function registerPaymentCommands(program: Command, context: RefundContext): void {
+  const payments = program
+    .command('payments')
+    .description('Payments that need a decision: what happened, what was charged, what can be done.');
+  payments
+    .command('list')
+    .description(`The list, oldest first, up to ${listedMax} entries. Exit code 1 when there is one.`)
+    .option('--event <event>', 'of one event')
+    .option('--json', 'print JSON')
+    .action((flags: ListFlags) => listCommand(context, flags));
+  payments
+    .command('act')
+    .description('Do something about an entry. A running "onsale start" makes the calls to the provider.')
+    .argument('<entry>', 'as the list names it, such as operation-3f0c…')
+    .argument('<action>', entryActions.join(', '))
+    .option('--note <text>', 'what was decided and why; needed for accept, settle and dismiss', '')
+    .option('--json', 'print JSON')
+    .action((entry: string, action: string, flags: { note: string; json?: boolean }) =>
+      actCommand(context, entry, action, flags),
+    );
+}
+
+async function listCommand(context: RefundContext, { event, json }: ListFlags): Promise<void> {
+  if (event === undefined) return withRefunds(context, ({ desk }) => printList(context, desk, null, json));
+  let eventNo: number | null = null;
+  await withEvent(context, event, async (_db, _events, record) => {
+    eventNo = record.eventNo;
+  });
+  if (eventNo !== null) await withRefunds(context, ({ desk }) => printList(context, desk, eventNo, json));
+}
+
+async function printList(
+  context: RefundContext,
+  desk: OperatorDesk,
+  event: number | null,
+  json = false,
+): Promise<void> {
+  const entries: OperatorEntry[] = [];
+  let total = 0;
+  for (let after: ListPlace | null = null; entries.length < listedMax; ) {
+    const page = await desk.list({ event, after, limit: entriesMax });
+    entries.push(...page.entries);
+    total = page.total;
+    after = page.next;
+    if (!after) break;
+  }
+  if (json) context.print(JSON.stringify({ total, entries }));
+  else if (entries.length === 0) context.print('Nothing is on the list.');
+  else context.print(entries.map(entryText).join('\n\n'));
+  if (total > 0) context.fail(`${counted(total, 'entry', 'entries')} on the list.`);
+}
+
+async function actCommand(
+  context: RefundContext,
+  entry: string,
+  named: string,
+  flags: { note: string; json?: boolean },
+): Promise<void> {
+  const action = entryActions.find((one) => one === named);
+  if (!action) return context.fail(`The action is one of ${entryActions.join(', ')}.`);
+  const note = flags.note.trim();
+  if (note.length > noteLengthMax) return context.fail(`--note takes at most ${noteLengthMax} characters.`);
+  await withRefunds(context, async ({ desk }) => {
+    const outcome = await desk.act({ entry, action, actor: cliActor, note });
+    if (outcome.kind !== 'done') return context.fail(problemOfAct(outcome).message);
+    if (flags.json) return context.print(JSON.stringify(outcome));
+    context.print(outcome.repeated ? 'This was done before; nothing changed.' : doneText(action));
+    if (outcome.entry) context.print(entryText(outcome.entry));
+    else context.print('The entry is off the list.');
+  });
+}
+
+function doneText(action: EntryAction): string {
+  return action === 'look' ? 'A running "onsale start" looks at it now.' : 'Done.';
+}
+
+function entryText(entry: OperatorEntry): string {
+  const { operation, currency } = entry;
+  const sum = (amount: number | null): string =>
+    amount === null || currency === null ? '?' : `${decimalOf(amount, currency)} ${currency}`;
+  const facts = [
+    operation && `operation ${operation.kind}, ${operation.state}, ${counted(operation.attempts, 'attempt')}`,
+    entry.order && `order ${entry.order} (${entry.orderState}) of ${entry.event}`,
+    entry.seatNames.length > 0 && `seats: ${entry.seatNames.join('; ')}`,
+    entry.amount !== null &&
+      `amount ${sum(entry.amount)}, captured ${sum(entry.captured)}, refunded ${sum(entry.refunded)}`,
+    entry.object && `payment ${entry.object} at the provider`,
+    entry.says && `reported: ${entry.says}`,
+  ].filter(Boolean);
+  return [
+    `${entry.entry}  ${entry.kind}  since ${new Date(entry.since).toISOString()} (${ageText(entry.ageMs)})`,
+    `  ${entry.title}. ${entry.means}`,
+    `  ${entry.charged}`,
+    ...facts.map((fact) => `  ${fact}`),
+    ...entry.actions.map(
+      ({ action, label, note }) =>
+        `  → onsale payments act ${entry.entry} ${action}${note ? ' --note <text>' : ''}   ${label}`,
+    ),
+  ].join('\n');
+}
+
+function ageText(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 60) return counted(minutes, 'minute');
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? counted(hours, 'hour') : counted(Math.floor(hours / 24), 'day');
+}

@@ -1,0 +1,262 @@
+/**
+ * The one table of payments that need a person: each kind of entry with its meaning and its possible actions. The API, the
+ * console and the command line all show these words. An operation's `attention` (and the CHECK on its column), the kinds of
+ * findings and the list itself take their names from here.
+ */
+export const entryActions = ['look', 'give_back', 'accept', 'retry', 'settle', 'dismiss'] as const;
+export type EntryAction = (typeof entryActions)[number];
+
+export interface ActionWords {
+  label: string;
+  /** What it does, in a sentence that is shown before it is confirmed. */
+  does: string;
+}
+
+export interface EntryWords {
+  title: string;
+  /** What happened. */
+  means: string;
+  /** What was charged and what was not. */
+  charged: string;
+  actions: Partial<Record<EntryAction, ActionWords>>;
+}
+
+/** Actions that have to say why: the note is kept in the audit log. */
+export const actionsWithNote: readonly EntryAction[] = ['accept', 'settle', 'dismiss'];
+
+const lookAgain: ActionWords = {
+  label: 'Look again now',
+  does: 'The worker asks the provider about this payment at once and goes on by what it answers.',
+};
+const dismissed: ActionWords = {
+  label: 'Take off the list',
+  does: 'The entry leaves the list with your note. Neither order nor payment changes.',
+};
+const retryRefund: ActionWords = {
+  label: 'Try the refund again',
+  does: 'The worker asks the provider for the refund once more, with a new key.',
+};
+const paidOtherwise: ActionWords = {
+  label: 'Record as paid by other means',
+  does: 'The refund counts as given back by other means, such as a bank transfer. The provider is not asked again. Say how it was paid.',
+};
+const giveAllBack: ActionWords = {
+  label: 'Give all back and end the order',
+  does: 'The order is cancelled, its seats are free again and its tickets are void. A reservation is released, and what was captured is refunded to the card.',
+};
+
+/** What a money operation may be marked with (`attention`). */
+export const attentionEntries = {
+  payment_mismatch: {
+    title: 'The payment does not match its order',
+    means:
+      'The provider shows another order, amount or currency on this payment than we wrote down. Somebody changed it there, or it belongs to somebody else.',
+    charged:
+      'Nothing more is charged. Money that was reserved or captured on this payment stays where it is until you decide.',
+    actions: {
+      look: lookAgain,
+      give_back: {
+        label: 'Give all back and end the order',
+        does: 'You confirm that this payment is ours. The order ends, its seats are free again, a reservation is released, and what was captured is refunded to the card.',
+      },
+      accept: {
+        label: 'Accept as this order’s payment',
+        does: 'What was captured counts as this order’s payment. The order is paid and its tickets are issued. Nothing more is charged.',
+      },
+      dismiss: dismissed,
+    },
+  },
+  captured_amount: {
+    title: 'Another amount was captured than the order’s',
+    means:
+      'Somebody captured a part of the reserved amount at the provider. A card’s reservation can be captured once: the rest was released and cannot be taken any more.',
+    charged:
+      'The buyer was charged the captured amount only. The seats are kept for the order, without tickets.',
+    actions: {
+      look: lookAgain,
+      give_back: giveAllBack,
+      accept: {
+        label: 'Accept the captured amount',
+        does: 'The order is paid with what was captured, and its tickets are issued. The rest is not charged. Say in the note whether the rest was paid by other means.',
+      },
+    },
+  },
+  capture_window: {
+    title: 'The reservation ends soon and is not captured',
+    means:
+      'Less than a day is left to capture the money of this sale, and the provider has not confirmed a capture. When the reservation ends, the sale is undone and the buyer is told.',
+    charged: 'As far as we know nothing was charged yet. The seats are the buyer’s meanwhile.',
+    actions: {
+      look: {
+        label: 'Try to capture now',
+        does: 'The worker asks the provider at once and captures the reserved amount if it can still be captured.',
+      },
+      give_back: giveAllBack,
+    },
+  },
+  void_refused: {
+    title: 'The provider does not release a reservation',
+    means:
+      'The order has ended, and the provider refuses to cancel its payment. The worker tries again with a new key. Reservations end automatically after some days.',
+    charged: 'Nothing was captured. The buyer’s bank may still show the reservation.',
+    actions: {
+      look: {
+        label: 'Try to release now',
+        does: 'The worker asks the provider at once to cancel the payment.',
+      },
+      settle: {
+        label: 'Record as released by hand',
+        does: 'You confirm that the payment was cancelled at the provider. We do not ask for it again.',
+      },
+    },
+  },
+  refund_refused: {
+    title: 'Money of an ended order cannot be given back',
+    means:
+      'Money was captured for an order that ended without a sale, and the provider refuses the refund. Often the balance is too low. The worker tries again.',
+    charged: 'The buyer was charged and has neither tickets nor the money.',
+    actions: {
+      look: { label: 'Try to refund now', does: 'The worker asks the provider at once for the refund.' },
+      settle: paidOtherwise,
+    },
+  },
+  captured_after_refusal: {
+    title: 'Money arrived after its order was cancelled',
+    means:
+      'The capture was refused and the sale undone, then the provider captured the money after all. It is given back automatically; the entry ends when that is done.',
+    charged: 'The buyer was charged. The refund is on its way or done.',
+    actions: { look: lookAgain, dismiss: dismissed },
+  },
+  refund_missing: {
+    title: 'A pending refund has disappeared at the provider',
+    means: 'The provider accepted this refund and does not list it any more.',
+    charged: 'We cannot tell whether the buyer has the money. Look the payment up at the provider first.',
+    actions: {
+      look: lookAgain,
+      retry: {
+        label: 'Try the refund again',
+        does: 'The lost attempt counts as failed, and the worker asks for the refund again with a new key.',
+      },
+      settle: paidOtherwise,
+    },
+  },
+  refund_mismatch: {
+    title: 'A refund differs from what we asked for',
+    means: 'The provider lists a refund under our reference with another amount, currency or payment.',
+    charged: 'The buyer was given back what the provider lists, not what we asked for.',
+    actions: {
+      look: lookAgain,
+      settle: {
+        label: 'Accept as it is',
+        does: 'What the provider lists counts as this refund. Nothing more is given back by card. Say in the note how the difference was settled.',
+      },
+    },
+  },
+  refunded_twice: {
+    title: 'The same refund was paid twice',
+    means:
+      'An attempt that had failed went through after all, after the money had been given back by another attempt or by other means.',
+    charged: 'The buyer was given back too much.',
+    actions: {
+      settle: {
+        label: 'Record as settled',
+        does: 'The second payment is accepted as it is. Say in the note whether the buyer paid it back.',
+      },
+    },
+  },
+} satisfies Record<string, EntryWords>;
+export type Attention = keyof typeof attentionEntries;
+export const attentions = Object.keys(attentionEntries) as Attention[];
+
+const finding = (title: string, means: string, charged: string): EntryWords => ({
+  title,
+  means,
+  charged,
+  actions: { look: lookAgain, dismiss: dismissed },
+});
+
+/** What the comparison with the provider finds. */
+export const findingEntries = {
+  no_reference: finding(
+    'A payment without an order',
+    'The provider holds money that names no order of ours.',
+    'Somebody was charged, or an amount is reserved. Void or refund it at the provider if it is not yours.',
+  ),
+  unknown_order: finding(
+    'A payment of an order that we do not have',
+    'The provider holds money that names an order which the record does not have. Look for a lost database.',
+    'Somebody was charged, or an amount is reserved.',
+  ),
+  unknown_payment: finding(
+    'A second payment of an order',
+    'The payment names an order of ours that does not know it.',
+    'Money is on it. The worker has been told and ends it when the order allows that.',
+  ),
+  amount_differs: finding(
+    'A payment with another amount or currency',
+    'The provider shows another amount or currency than the order.',
+    'See the amounts.',
+  ),
+  captured_differs: finding(
+    'Another amount was captured than we recorded',
+    'The provider shows another captured amount than the record.',
+    'See the amounts.',
+  ),
+  refunded_differs: finding(
+    'Another amount was refunded than we recorded',
+    'The provider shows another refunded amount than the record.',
+    'See the amounts.',
+  ),
+  reservation_stands: finding(
+    'A reservation stands after its order ended',
+    'The order has ended or is paid, and money is still reserved.',
+    'Nothing was captured on it.',
+  ),
+  missing_there: finding(
+    'A payment that the provider does not know',
+    'The record names a payment that the provider does not have. Check that the keys are those of the right account.',
+    'Not known.',
+  ),
+  no_payment: finding(
+    'Sold without a payment',
+    'The order is sold, and no capture was ever written for it.',
+    'Nothing was charged.',
+  ),
+} satisfies Record<string, EntryWords>;
+export type FindingKind = keyof typeof findingEntries;
+
+/** All kinds of entries. */
+export const operatorEntries = {
+  ...attentionEntries,
+  ...findingEntries,
+  outcome_unknown: {
+    title: 'The provider does not say how a payment stands',
+    means:
+      'A call to the provider has no answer, or a payment does not end after several tries. The worker goes on asking; an order keeps its seats meanwhile.',
+    charged: 'Not known yet.',
+    actions: {
+      look: lookAgain,
+      give_back: giveAllBack,
+      settle: {
+        label: 'Record as settled by hand',
+        does: 'You looked the payment up at the provider, and it is released or given back. We do not ask again.',
+      },
+    },
+  },
+  refund_failed: {
+    title: 'A refund failed',
+    means:
+      'The provider or the bank did not carry out a refund. Its tickets are void, and the money is still owed.',
+    charged: 'The buyer was charged and does not have the money back.',
+    actions: { retry: retryRefund, settle: paidOtherwise },
+  },
+  unknown_object: {
+    title: 'The provider reports a payment that we do not know',
+    means: 'Events about this payment were looked at for three days, and no order of ours has it.',
+    charged: 'No order of ours was charged.',
+    actions: { look: lookAgain, dismiss: dismissed },
+  },
+} satisfies Record<string, EntryWords>;
+export type EntryKind = keyof typeof operatorEntries;
+
+export const entryWords = (kind: EntryKind): EntryWords => operatorEntries[kind];
