@@ -2800,6 +2800,8 @@ CREATE TABLE public.money_operations (
     end_reason text,
     attention text,
     refund_id uuid,
+    decision jsonb,
+    CONSTRAINT money_operations_attention CHECK ((attention = ANY (ARRAY['payment_mismatch'::text, 'captured_amount'::text, 'capture_window'::text, 'void_refused'::text, 'refund_refused'::text, 'captured_after_refusal'::text, 'refund_missing'::text, 'refund_mismatch'::text, 'refunded_twice'::text]))),
     CONSTRAINT money_operations_kind_check CHECK ((kind = ANY (ARRAY['open'::text, 'authorise'::text, 'capture'::text, 'refund'::text]))),
     CONSTRAINT money_operations_state_check CHECK ((state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text, 'done'::text, 'refused'::text, 'voided'::text])))
 );
@@ -3095,8 +3097,306 @@ CREATE FUNCTION public.operation_json(m public.money_operations) RETURNS jsonb
     'endKey', m.end_key, 'endReason', m.end_reason, 'clientKey', m.client_key, 'request', m.request,
     'instrument', m.instrument, 'providerObject', m.provider_object, 'amount', m.amount, 'currency', m.currency,
     'attempts', m.attempts, 'firstSentAt', epoch_ms(m.first_sent_at), 'dueAt', epoch_ms(m.due_at),
-    'answer', m.answer, 'attention', m.attention)
+    'answer', m.answer, 'attention', m.attention, 'decision', m.decision)
 $$;
+
+--
+-- Name: operator_accept(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_accept(p_operation uuid, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_refuses text;
+  v_captured bigint;
+BEGIN
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  v_refuses := operator_refuses(m, 'accept');
+  IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
+  v_captured := (m.answer #>> '{view,captured}')::bigint;
+  IF m.kind <> 'capture' OR m.state <> 'unknown' OR o.state <> 'confirmed'
+     OR coalesce(m.attention NOT IN ('captured_amount','payment_mismatch'), true)
+     OR coalesce(m.answer #>> '{view,status}' <> 'captured' OR v_captured NOT BETWEEN 1 AND o.amount
+                 OR m.answer #>> '{view,refunded}' <> '0' OR m.answer #>> '{view,currency}' <> o.currency
+                 OR m.answer #>> '{view,object}' <> m.provider_object, true) THEN
+    RETURN operator_result('not_possible', o.order_id);
+  END IF;
+  UPDATE money_operations SET state = 'done', amount = v_captured, due_at = NULL, claimed_until = NULL, attention = NULL,
+                              decision = operator_decision('accept', p_actor, p_note), updated_at = clock_timestamp()
+  WHERE operation_id = p_operation;
+  UPDATE orders SET state = 'paid', accepted_difference = accepted_difference + v_captured - o.amount, updated_at = clock_timestamp()
+  WHERE order_id = o.order_id RETURNING * INTO o;
+  PERFORM order_happened(o, 'order.confirmed', jsonb_build_object('operation', p_operation));
+  PERFORM order_note(o.order_id, 'capture', 'confirmed', 'paid', jsonb_build_object('operation', p_operation, 'accepted', v_captured));
+  PERFORM operator_audit(p_actor, 'accept', o, jsonb_build_object('operation', p_operation, 'captured', v_captured, 'note', p_note));
+  RETURN operator_result('done', o.order_id);
+END $$;
+
+--
+-- Name: orders; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.orders (
+    order_id uuid NOT NULL,
+    event_no integer NOT NULL,
+    partition smallint DEFAULT 0 NOT NULL,
+    hold_id uuid NOT NULL,
+    visitor text NOT NULL,
+    holder text NOT NULL,
+    account text NOT NULL,
+    buyer jsonb NOT NULL,
+    seats integer[] NOT NULL,
+    lines jsonb NOT NULL,
+    order_fee bigint DEFAULT 0 NOT NULL,
+    amount bigint NOT NULL,
+    currency character(3) NOT NULL,
+    state text NOT NULL,
+    reason text,
+    payment_deadline timestamp with time zone NOT NULL,
+    provider_object text,
+    instrument jsonb,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    capture_before timestamp with time zone,
+    former_hold_id uuid,
+    access_code uuid,
+    forgotten_at timestamp with time zone,
+    accepted_difference bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT orders_amount_check CHECK ((amount >= 0))
+);
+
+--
+-- Name: operator_audit(text, text, public.orders, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_audit(p_actor text, p_action text, o public.orders, p_detail jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO audit_log (actor, action, event_no, detail)
+  VALUES (p_actor, 'payment_' || p_action, o.event_no, jsonb_strip_nulls(jsonb_build_object('order', o.order_id) || p_detail))
+$$;
+
+--
+-- Name: operator_decision(text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_decision(p_action text, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE sql
+    AS $$
+  SELECT jsonb_build_object('action', p_action, 'actor', p_actor, 'note', p_note, 'at', epoch_ms(clock_timestamp()))
+$$;
+
+--
+-- Name: operator_dismiss(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_dismiss(p_operation uuid, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_refuses text;
+BEGIN
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  v_refuses := operator_refuses(m, 'dismiss');
+  IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
+  IF m.state NOT IN ('done','refused','voided') OR m.attention IS NULL THEN RETURN operator_result('not_possible', o.order_id); END IF;
+  UPDATE money_operations SET attention = NULL, decision = operator_decision('dismiss', p_actor, p_note), updated_at = clock_timestamp()
+  WHERE operation_id = p_operation;
+  PERFORM operator_audit(p_actor, 'dismiss', o,
+    jsonb_build_object('operation', p_operation, 'attention', m.attention, 'note', p_note));
+  RETURN operator_result('done', o.order_id);
+END $$;
+
+--
+-- Name: operator_dismiss_events(text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_dismiss_events(p_object text, p_actor text, p_note text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  UPDATE provider_events SET note = 'dismissed' WHERE object = p_object AND note = 'unknown_object';
+  IF NOT FOUND THEN
+    RETURN CASE WHEN EXISTS (SELECT 1 FROM provider_events WHERE object = p_object AND note = 'dismissed')
+           THEN 'repeated' ELSE 'not_possible' END;
+  END IF;
+  INSERT INTO audit_log (actor, action, detail)
+    VALUES (p_actor, 'payment_dismiss', jsonb_build_object('object', p_object, 'note', p_note));
+  RETURN 'done';
+END $$;
+
+--
+-- Name: operator_give_back(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_give_back(p_operation uuid, p_actor text, p_end_key text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_seats jsonb := '[]';
+  v_decision jsonb := operator_decision('give_back', p_actor, NULL);
+  v_refuses text;
+  v_taken bigint;
+BEGIN
+  PERFORM order_lock_limits(orders.event_no, orders.account, orders.instrument ->> 'fingerprint')
+  FROM orders JOIN money_operations USING (order_id) WHERE operation_id = p_operation;
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  v_refuses := operator_refuses(m, 'give_back');
+  IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
+  IF m.kind = 'capture' AND m.state IN ('open','unknown') AND o.state = 'confirmed' THEN
+    v_taken := greatest((m.answer #>> '{view,captured}')::bigint - (m.answer #>> '{view,refunded}')::bigint, 0);
+    UPDATE money_operations SET state = 'refused', due_at = NULL, claimed_until = NULL, attention = NULL, decision = v_decision,
+                                updated_at = clock_timestamp()
+    WHERE operation_id = p_operation;
+    PERFORM order_count_limits(o, -cardinality(o.seats));
+    v_seats := order_end(o, 'capture_refused', 'cancelled', 'capture_refused', NULL);
+    UPDATE money_operations SET state = 'ending', end_key = p_end_key, end_reason = 'capture_refused', due_at = clock_timestamp(),
+           claimed_until = NULL, attempts = 0, first_sent_at = NULL, decision = v_decision, updated_at = clock_timestamp()
+    WHERE order_id = o.order_id AND kind = 'authorise' AND state = 'done';
+    SELECT * INTO o FROM orders WHERE order_id = o.order_id;
+    PERFORM order_happened(o, 'order.cancelled', jsonb_strip_nulls(jsonb_build_object(
+      'operation', p_operation, 'amount', nullif(v_taken, 0))));
+  ELSIF m.attention = 'payment_mismatch' AND m.kind IN ('open','authorise') AND m.state IN ('open','waiting','unknown','ending') THEN
+    UPDATE money_operations
+    SET state = 'ending', due_at = clock_timestamp(), claimed_until = NULL, decision = v_decision, updated_at = clock_timestamp(),
+        end_key = CASE WHEN m.state = 'ending' THEN end_key ELSE p_end_key END,
+        end_reason = coalesce(end_reason, 'payment_mismatch'),
+        attempts = CASE WHEN m.state = 'ending' THEN attempts ELSE 0 END,
+        first_sent_at = CASE WHEN m.state = 'ending' THEN first_sent_at END
+    WHERE operation_id = p_operation;
+    PERFORM order_note(o.order_id, m.kind || '_ending', o.state, o.state,
+                       jsonb_build_object('operation', p_operation, 'reason', 'payment_mismatch'));
+  ELSE
+    RETURN operator_result('not_possible', o.order_id);
+  END IF;
+  PERFORM operator_audit(p_actor, 'give_back', o, jsonb_build_object('operation', p_operation, 'captured', v_taken));
+  RETURN operator_result('done', o.order_id, v_seats);
+END $$;
+
+--
+-- Name: operator_give_up_refund(uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_give_up_refund(p_operation uuid) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  m money_operations;
+  v_refuses text;
+BEGIN
+  m := money_lock(p_operation);
+  v_refuses := operator_refuses(m, 'retry');
+  IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, m.order_id); END IF;
+  IF m.kind <> 'refund' OR m.state NOT IN ('waiting','unknown') OR m.attention IS DISTINCT FROM 'refund_missing' THEN
+    RETURN operator_result('not_possible', m.order_id);
+  END IF;
+  PERFORM refund_settle(p_operation, 'refused', NULL, NULL, 'the provider does not list it any more', NULL, NULL);
+  RETURN operator_result('done', m.order_id);
+END $$;
+
+--
+-- Name: operator_look(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_look(p_operation uuid, p_object text, p_actor text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_object text := p_object;
+BEGIN
+  IF p_operation IS NOT NULL THEN
+    m := money_lock(p_operation);
+    SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+    v_object := m.provider_object;
+    UPDATE money_operations SET due_at = clock_timestamp()
+    WHERE operation_id = p_operation AND due_at IS NOT NULL
+      AND (claimed_until IS NULL OR claimed_until <= clock_timestamp());
+  END IF;
+  -- Events that were given up are looked at by themselves.
+  UPDATE provider_events SET processed_at = NULL, note = NULL, due_at = clock_timestamp(), claimed_until = NULL
+  WHERE object = v_object AND note = 'unknown_object';
+  IF NOT FOUND AND v_object IS NOT NULL THEN
+    INSERT INTO provider_events (provider_event_id, type, object, due_at)
+    VALUES ('look:' || gen_random_uuid(), 'look', v_object, clock_timestamp());
+  END IF;
+  PERFORM operator_audit(p_actor, 'look', o, jsonb_build_object('operation', p_operation, 'object', v_object));
+END $$;
+
+--
+-- Name: operator_refuses(public.money_operations, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_refuses(m public.money_operations, p_action text) RETURNS text
+    LANGUAGE sql
+    AS $$
+  SELECT CASE
+    WHEN m.decision ->> 'action' = p_action AND (m.attention IS NULL OR p_action = 'give_back') THEN 'repeated'
+    WHEN m.claimed_until > clock_timestamp() AND m.due_at IS NOT NULL THEN 'busy' END
+$$;
+
+--
+-- Name: operator_result(text, uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_result(p_kind text, p_order uuid, p_seats jsonb DEFAULT '[]'::jsonb) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('kind', p_kind, 'order', order_json(o), 'seats', p_seats) FROM orders o WHERE o.order_id = p_order
+$$;
+
+--
+-- Name: operator_settle(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.operator_settle(p_operation uuid, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; m money_operations;
+  v_refuses text;
+  v_seats jsonb := '[]';
+  v_difference bigint := 0;
+BEGIN
+  m := money_lock(p_operation);
+  SELECT * INTO o FROM orders WHERE order_id = m.order_id;
+  v_refuses := operator_refuses(m, 'settle');
+  IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
+  IF m.kind <> 'refund' AND m.state = 'ending' THEN
+    v_difference := greatest(coalesce((m.answer #>> '{view,captured}')::bigint - (m.answer #>> '{view,refunded}')::bigint, 0), 0);
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note)
+    WHERE operation_id = p_operation;
+    v_seats := money_voided(p_operation, NULL) -> 'seats';
+  ELSIF m.kind = 'refund' AND m.state IN ('waiting','unknown') THEN
+    -- Of a refund that differs, what the provider shows was given back.
+    IF m.attention = 'refund_mismatch' AND m.answer #>> '{refund,status}' <> 'failed' THEN
+      v_difference := -(m.answer #>> '{refund,amount}')::bigint;
+    END IF;
+    UPDATE money_operations SET state = 'refused', due_at = NULL, claimed_until = NULL, attention = NULL,
+                                decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+    WHERE operation_id = p_operation;
+    UPDATE refunds SET state = 'elsewhere', detail = p_note, retry_asked = NULL, updated_at = clock_timestamp()
+    WHERE refund_id = m.refund_id;
+    PERFORM order_note(o.order_id, 'refund_elsewhere', o.state, o.state, jsonb_build_object('refund', m.refund_id, 'note', p_note));
+  ELSIF m.attention = 'refunded_twice' THEN
+    v_difference := -m.amount;
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+    WHERE operation_id = p_operation;
+  ELSE
+    RETURN operator_result('not_possible', o.order_id);
+  END IF;
+  UPDATE orders SET accepted_difference = accepted_difference + v_difference WHERE order_id = o.order_id;
+  PERFORM operator_audit(p_actor, 'settle', o,
+    jsonb_build_object('operation', p_operation, 'difference', v_difference, 'note', p_note));
+  RETURN operator_result('done', o.order_id, v_seats);
+END $$;
 
 --
 -- Name: order_abandon(uuid, uuid, integer, smallint, text, text); Type: FUNCTION; Schema: public; Owner: -
@@ -3255,38 +3555,6 @@ BEGIN
   PERFORM order_note(p_order, 'confirm', 'authorised', 'confirmed');
   RETURN money_result('confirmed', p_capture, v_seats);
 END $$;
-
---
--- Name: orders; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.orders (
-    order_id uuid NOT NULL,
-    event_no integer NOT NULL,
-    partition smallint DEFAULT 0 NOT NULL,
-    hold_id uuid NOT NULL,
-    visitor text NOT NULL,
-    holder text NOT NULL,
-    account text NOT NULL,
-    buyer jsonb NOT NULL,
-    seats integer[] NOT NULL,
-    lines jsonb NOT NULL,
-    order_fee bigint DEFAULT 0 NOT NULL,
-    amount bigint NOT NULL,
-    currency character(3) NOT NULL,
-    state text NOT NULL,
-    reason text,
-    payment_deadline timestamp with time zone NOT NULL,
-    provider_object text,
-    instrument jsonb,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    capture_before timestamp with time zone,
-    former_hold_id uuid,
-    access_code uuid,
-    forgotten_at timestamp with time zone,
-    CONSTRAINT orders_amount_check CHECK ((amount >= 0))
-);
 
 --
 -- Name: order_count_limits(public.orders, integer); Type: FUNCTION; Schema: public; Owner: -
@@ -5636,6 +5904,103 @@ CREATE TABLE public.mails (
 );
 
 --
+-- Name: provider_events; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.provider_events (
+    provider_event_id text NOT NULL,
+    type text NOT NULL,
+    object text,
+    received_at timestamp with time zone DEFAULT now() NOT NULL,
+    processed_at timestamp with time zone,
+    due_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    claimed_by text,
+    claimed_until timestamp with time zone,
+    note text
+);
+
+--
+-- Name: reconcile_findings; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.reconcile_findings (
+    finding_id bigint NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    order_id uuid,
+    object text,
+    says text NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    first_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by text,
+    note text
+);
+
+--
+-- Name: operator_list; Type: VIEW; Schema: public; Owner: -
+--
+
+CREATE VIEW public.operator_list AS
+ SELECT ('operation-'::text || m.operation_id) AS entry,
+    m.attention AS kind,
+    m.created_at AS since,
+    m.order_id,
+    m.operation_id,
+    NULL::uuid AS refund_id,
+    m.provider_object AS object,
+    NULL::text AS says
+   FROM public.money_operations m
+  WHERE (m.attention IS NOT NULL)
+UNION ALL
+ SELECT ('operation-'::text || m.operation_id) AS entry,
+    'outcome_unknown'::text AS kind,
+    m.created_at AS since,
+    m.order_id,
+    m.operation_id,
+    NULL::uuid AS refund_id,
+    m.provider_object AS object,
+    NULL::text AS says
+   FROM public.money_operations m
+  WHERE ((m.due_at IS NOT NULL) AND (m.attention IS NULL) AND (((m.state = 'unknown'::text) AND (m.created_at < (clock_timestamp() - '00:10:00'::interval))) OR ((m.state = 'ending'::text) AND (m.attempts > 5))))
+UNION ALL
+ SELECT ('refund-'::text || r.refund_id) AS entry,
+    'refund_failed'::text AS kind,
+    r.created_at AS since,
+    r.order_id,
+    NULL::uuid AS operation_id,
+    r.refund_id,
+    NULL::text AS object,
+    r.detail AS says
+   FROM public.refunds r
+  WHERE (r.state = 'failed'::text)
+UNION ALL
+ SELECT ('event-'::text || e.object) AS entry,
+    'unknown_object'::text AS kind,
+    min(e.received_at) AS since,
+    NULL::uuid AS order_id,
+    NULL::uuid AS operation_id,
+    NULL::uuid AS refund_id,
+    e.object,
+    string_agg(DISTINCT e.type, ', '::text ORDER BY e.type) AS says
+   FROM public.provider_events e
+  WHERE (e.note = 'unknown_object'::text)
+  GROUP BY e.object
+UNION ALL
+ SELECT ('finding-'::text || f.finding_id) AS entry,
+    f.kind,
+    f.first_seen_at AS since,
+    f.order_id,
+    NULL::uuid AS operation_id,
+    NULL::uuid AS refund_id,
+    f.object,
+    f.says
+   FROM public.reconcile_findings f
+  WHERE (f.settled_at IS NULL);
+
+--
 -- Name: order_history; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -5713,23 +6078,6 @@ CREATE TABLE public.plans (
 );
 
 --
--- Name: provider_events; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.provider_events (
-    provider_event_id text NOT NULL,
-    type text NOT NULL,
-    object text,
-    received_at timestamp with time zone DEFAULT now() NOT NULL,
-    processed_at timestamp with time zone,
-    due_at timestamp with time zone,
-    attempts integer DEFAULT 0 NOT NULL,
-    claimed_by text,
-    claimed_until timestamp with time zone,
-    note text
-);
-
---
 -- Name: published; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -5803,25 +6151,6 @@ CREATE UNLOGGED TABLE public.queue_recent (
     shard smallint NOT NULL,
     number bigint NOT NULL,
     issued_at timestamp with time zone NOT NULL
-);
-
---
--- Name: reconcile_findings; Type: TABLE; Schema: public; Owner: -
---
-
-CREATE TABLE public.reconcile_findings (
-    finding_id bigint NOT NULL,
-    kind text NOT NULL,
-    subject text NOT NULL,
-    order_id uuid,
-    object text,
-    says text NOT NULL,
-    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
-    first_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    last_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by text,
-    note text
 );
 
 --
@@ -6507,7 +6836,7 @@ CREATE INDEX mails_order ON public.mails USING btree (order_id);
 -- Name: money_attention; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE INDEX money_attention ON public.money_operations USING btree (updated_at) WHERE ((attention IS NOT NULL) OR (state = 'unknown'::text));
+CREATE INDEX money_attention ON public.money_operations USING btree (created_at) WHERE (attention IS NOT NULL);
 
 --
 -- Name: money_client_key; Type: INDEX; Schema: public; Owner: -
@@ -6676,6 +7005,12 @@ CREATE INDEX refund_tickets_refund ON public.refund_tickets USING btree (refund_
 --
 
 CREATE INDEX refunds_event ON public.refunds USING btree (event_no, state);
+
+--
+-- Name: refunds_failed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refunds_failed ON public.refunds USING btree (created_at) WHERE (state = 'failed'::text);
 
 --
 -- Name: refunds_order; Type: INDEX; Schema: public; Owner: -
