@@ -284,7 +284,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     provider: payments.provider,
     accessCodes: createAccessCodes({
       clients,
+      credentials,
       clock,
+      closing: shutdown.requested,
       publicUrl: () => url,
       look: (event, code) => lookAtCode(db, event, code),
     }),
@@ -306,6 +308,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     clients,
     planDesk,
     log,
+    closing: shutdown.requested,
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
     events,
     clock,

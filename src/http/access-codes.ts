@@ -4,8 +4,11 @@ import { areNone, canonicalCode, hasLocks, noRights, type Rights, rightsMissing 
 import type { Clock } from '../runtime/clock.ts';
 import type { CodeLook } from '../sales/access-codes.ts';
 import type { CodeRefusal, EventRecord } from '../sales/record.ts';
+import type { Credentials } from '../waiting-room/credentials.ts';
+import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { type HttpProblem, problem } from './errors.ts';
+import { visitorCookie } from './visitor.ts';
 
 /** What this request's access code opens. `refused`: why the one that it carries opens nothing. */
 export interface Opened {
@@ -14,7 +17,10 @@ export interface Opened {
   refused: CodeRefusal | null;
 }
 
-/** Who may buy what only codes open. A browser shows its code once and carries it in a cookie from then on. */
+/**
+ * Who may buy what only codes open. A browser shows its code once; from then on it carries it in a cookie that we signed. Only
+ * showing a code is throttled: what carries an accepted code never is.
+ */
 export interface AccessCodes {
   /** Takes a code that somebody typed; refuses one that opens nothing. */
   present(request: FastifyRequest, reply: FastifyReply, event: EventRecord, text: string): Promise<CodeLook>;
@@ -27,22 +33,33 @@ export interface AccessCodes {
 
 export interface AccessCodesOptions {
   clients: ClientAddresses;
+  credentials: Pick<Credentials, 'signAcceptedCode' | 'readAcceptedCode' | 'visitorOf'>;
   clock: Clock;
+  /** Aborted when the process stops. */
+  closing: AbortSignal;
   publicUrl: () => string;
   look: (event: EventNo, code: string) => Promise<CodeLook | null>;
 }
 
 /** Seconds: as long as anybody thinks of the same sale. */
 const cookieMaxAge = 3 * 24 * 3600;
-/** Wrong codes of one address before it has to wait. Families and offices share one, and people mistype. */
-const wrongMax = 20;
-const wrongWindowMs = 10 * 60_000;
-const addressesMax = 10_000;
+/**
+ * Wrong codes of one visitor: five at once, then slower and slower, 360 an hour for good. Each event has its own count, in the
+ * memory of each web process: the counts only slow guessing down, and strangers should not cause writes to Postgres during a
+ * presale. docs/operating/prices-and-codes.md has the arithmetic.
+ */
+const visitorPolicy = { spacingsMs: [0, 0, 0, 0, 0, 2_000, 5_000, 10_000], forgetMs: 60_000 };
+/** Wrong codes of one address range, which families, offices and mobile networks share: 20 at once, then one a second. */
+const rangePolicy = { spacingsMs: [...Array<number>(20).fill(0), 1_000], forgetMs: 30_000 };
+/** A code that would have to wait longer is refused at once. */
+const waitMaxMs = 10_000;
 
 const cookieName = (event: EventId) => `onsale_code_${event}`;
 
-export function createAccessCodes({ clients, clock, publicUrl, look }: AccessCodesOptions): AccessCodes {
-  const wrong = new Map<string, { count: number; since: number }>();
+export function createAccessCodes(options: AccessCodesOptions): AccessCodes {
+  const { clients, credentials, clock, publicUrl, look } = options;
+  const visitors = createAttemptSlots(clock, visitorPolicy);
+  const ranges = createAttemptSlots(clock, rangePolicy);
   const flags = () => ({
     httpOnly: true,
     sameSite: 'lax' as const,
@@ -51,52 +68,55 @@ export function createAccessCodes({ clients, clock, publicUrl, look }: AccessCod
     path: '/api/',
   });
 
-  /** Guessing is one thing wherever it is tried: with a form, a cookie, each request. */
-  function throttle(address: string): void {
-    const seen = wrong.get(address);
-    if (!seen) return;
-    const left = seen.since + wrongWindowMs - clock.monotonic();
-    if (left <= 0) wrong.delete(address);
-    else if (seen.count >= wrongMax) {
-      throw problem('too_many_requests', {
-        detail: 'Too many wrong access codes came from your address. Wait a few minutes and try again.',
-        field: '/code',
-        retryAfterMs: left,
-      });
+  /** The code that this browser has shown before. */
+  function acceptedBy(request: FastifyRequest, event: EventRecord): string | null {
+    const text = request.cookies[cookieName(event.event)];
+    return text === undefined ? null : credentials.readAcceptedCode(text, event.eventNo);
+  }
+
+  /** Looks at a code in the next free slot of the visitor and of the address. Only wrong codes keep their slots. */
+  async function judge(request: FastifyRequest, event: EventRecord, code: string | null) {
+    const secret = request.cookies[visitorCookie];
+    const visitor = secret === undefined ? null : credentials.visitorOf(secret);
+    const range = clients.of(request)?.range ?? null;
+    const budgets = [
+      ...(visitor === null ? [] : [{ slots: visitors, subject: `${event.eventNo} ${visitor}` }]),
+      ...(range === null ? [] : [{ slots: ranges, subject: `${event.eventNo} ${range}` }]),
+    ];
+    const waitMs = Math.max(0, ...budgets.map(({ slots, subject }) => slots.waitMs(subject)));
+    if (waitMs > waitMaxMs) {
+      throw tooManyAttempts(
+        'Too many wrong access codes came from you or your network.',
+        waitMs - waitMaxMs,
+        '/code',
+      );
     }
-  }
-
-  function noteWrong(address: string): void {
-    if (wrong.size >= addressesMax) wrong.clear();
-    const seen = wrong.get(address) ?? { count: 0, since: clock.monotonic() };
-    wrong.set(address, { ...seen, count: seen.count + 1 });
-  }
-
-  async function lookAt(request: FastifyRequest, event: EventRecord, text: string): Promise<Opened> {
-    const address = clients.of(request)?.range;
-    if (address !== undefined) throttle(address);
-    const code = canonicalCode(text);
+    for (const { slots, subject } of budgets) slots.take(subject);
+    await waitForSlot(options, waitMs);
     const found = code === null ? null : await look(event.eventNo, code);
-    if (!found && address !== undefined) noteWrong(address);
-    const refused = found ? found.refusal : 'unknown';
-    return { rights: found && !refused ? found : noRights, code: found, refused };
+    if (found) for (const { slots, subject } of budgets) slots.giveBack(subject);
+    return found;
   }
 
   return {
     async present(request, reply, event, text) {
-      const { code, refused } = await lookAt(request, event, text);
-      if (!code || refused) throw problemOfCode(refused ?? 'unknown');
-      reply.setCookie(cookieName(event.event), code.code, { ...flags(), maxAge: cookieMaxAge });
-      return code;
+      const code = canonicalCode(text);
+      const isAccepted = code !== null && code === acceptedBy(request, event);
+      const found = isAccepted ? await look(event.eventNo, code) : await judge(request, event, code);
+      if (!found || found.refusal) throw problemOfCode(found?.refusal ?? 'unknown');
+      const signed = credentials.signAcceptedCode(found.code, event.eventNo);
+      reply.setCookie(cookieName(event.event), signed, { ...flags(), maxAge: cookieMaxAge });
+      return found;
     },
     drop(reply, event) {
       reply.clearCookie(cookieName(event), flags());
     },
     async of(request, event) {
-      const text = hasLocks(event, event.presale === true)
-        ? request.cookies[cookieName(event.event)]
-        : undefined;
-      return text ? lookAt(request, event, text) : { rights: noRights, code: null, refused: null };
+      const text = hasLocks(event, event.presale === true) ? acceptedBy(request, event) : null;
+      if (text === null) return { rights: noRights, code: null, refused: null };
+      const code = await look(event.eventNo, text);
+      const refused = code ? code.refusal : 'unknown';
+      return { rights: code && !refused ? code : noRights, code, refused };
     },
     demand({ rights, code, refused }, event, needed) {
       const missing = rightsMissing(needed, rights);

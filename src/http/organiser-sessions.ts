@@ -6,6 +6,8 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import { audit } from '../sales/audit.ts';
 import type { Db } from '../sales/db.ts';
+import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } from '../sales/sign-ins.ts';
+import { tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
 import type { RouteGroup } from './server.ts';
@@ -26,10 +28,8 @@ export interface OrganiserSessions {
 const whoAsks = new WeakMap<FastifyRequest, Promise<string>>();
 const cookieName = 'onsale_organiser';
 const sessionHours = 12;
-/** Refused sign-ins per address before it has to wait, and how long. */
-const refusalsMax = 10;
-const refusalWindowMs = 10 * 60_000;
-const addressesMax = 10_000;
+/** A browser that has signed in before has its own budget of attempts (OWASP: device cookies). */
+const deviceCookie = 'onsale_organiser_device';
 const tags = ['organiser'];
 
 export function createOrganiserSessions(deps: {
@@ -39,23 +39,30 @@ export function createOrganiserSessions(deps: {
   random: Random;
   account: OrganiserAccount;
   https: boolean;
+  /** Aborted when the process stops. */
+  closing: AbortSignal;
 }): OrganiserSessions {
   const { db, clock, random, account } = deps;
-  const refusals = new Map<string, { count: number; since: number }>();
 
-  function throttle(address: string): void {
-    const seen = refusals.get(address);
-    if (!seen) return;
-    const left = seen.since + refusalWindowMs - clock.monotonic();
-    if (left <= 0) refusals.delete(address);
-    else if (seen.count >= refusalsMax) throw problem('too_many_requests', { retryAfterMs: left });
+  /** Waits until the attempt may be judged. Returns the browser's device secret and what a success is reported to. */
+  async function attempt(request: FastifyRequest): Promise<{ device: string; budget: string | null }> {
+    const device = request.cookies[deviceCookie];
+    const { budget, waitMs, refused } = await signInSlot(db, {
+      range: deps.clients.of(request)?.range ?? null,
+      device: device === undefined ? null : hashOf(device),
+      email: account.email,
+    });
+    await tidySignIns(db);
+    if (refused) {
+      const left = waitMs - signInPolicy.waitMaxMs;
+      throw tooManyAttempts('Too many sign-ins from your network failed.', left);
+    }
+    await waitForSlot(deps, waitMs);
+    const isKnown = device !== undefined && budget?.startsWith('device:') === true;
+    return { device: isKnown ? device : newSecret(), budget };
   }
 
-  function noteRefusal(address: string): void {
-    if (refusals.size >= addressesMax) refusals.clear();
-    const seen = refusals.get(address) ?? { count: 0, since: clock.monotonic() };
-    refusals.set(address, { ...seen, count: seen.count + 1 });
-  }
+  const newSecret = (): string => Buffer.from(random.bytes(32)).toString('base64url');
 
   function matches(email: string, password: string): boolean {
     // Both are always compared, as digests of equal length: the time taken tells nothing.
@@ -72,6 +79,8 @@ export function createOrganiserSessions(deps: {
         schema: {
           tags,
           summary: 'Sign in; the answer sets a cookie and carries the same token for Authorization: Bearer',
+          description:
+            'After failed attempts from the same network the answer takes up to ten seconds; 429 says when to try again.',
           body: Type.Object({
             email: Type.String({ maxLength: 254 }),
             password: Type.String({ maxLength: 1_000 }),
@@ -80,28 +89,25 @@ export function createOrganiserSessions(deps: {
         bodyLimit: 4 * 1024,
       },
       async (request, reply) => {
-        const address = deps.clients.of(request)?.range;
-        if (address !== undefined) throttle(address);
+        const { device, budget } = await attempt(request);
         const { email, password } = request.body;
-        if (!matches(email, password)) {
-          if (address !== undefined) noteRefusal(address);
-          throw problem('sign_in_refused');
-        }
-        const token = Buffer.from(random.bytes(32)).toString('base64url');
+        if (!matches(email, password)) throw problem('sign_in_refused');
+        const token = newSecret();
         const [row] = await db.query<{ expires_at: number }>(
           'session_create',
           `INSERT INTO organiser_sessions (token_hash, email, expires_at)
            VALUES ($1, $2, clock_timestamp() + make_interval(hours => $3)) RETURNING expires_at`,
-          [digest(token).toString('base64url'), account.email, sessionHours],
+          [hashOf(token), account.email, sessionHours],
         );
+        await signInDone(db, { budget, device: hashOf(device), email: account.email });
         await db.query('session_tidy', 'DELETE FROM organiser_sessions WHERE expires_at < clock_timestamp()');
         await audit(db, { actor: account.email, action: 'sign_in' });
-        reply.setCookie(cookieName, token, {
-          httpOnly: true,
-          sameSite: 'strict',
-          secure: deps.https,
-          path: '/api/organiser',
-          maxAge: sessionHours * 3600,
+        const flags = { httpOnly: true, sameSite: 'strict', secure: deps.https } as const;
+        reply.setCookie(cookieName, token, { ...flags, path: '/api/organiser', maxAge: sessionHours * 3600 });
+        reply.setCookie(deviceCookie, device, {
+          ...flags,
+          path: '/api/organiser/sessions',
+          maxAge: deviceKeptDays * 24 * 3600,
         });
         return {
           token,
@@ -124,7 +130,7 @@ export function createOrganiserSessions(deps: {
         const token = tokenOf(request);
         if (token) {
           await db.query('session_end', 'DELETE FROM organiser_sessions WHERE token_hash = $1', [
-            digest(token).toString('base64url'),
+            hashOf(token),
           ]);
         }
         return reply.clearCookie(cookieName, { path: '/api/organiser' }).code(204).send();
@@ -156,7 +162,7 @@ export function createOrganiserSessions(deps: {
     const [row] = await db.query<{ email: string }>(
       'session_find',
       'SELECT email FROM organiser_sessions WHERE token_hash = $1 AND expires_at > clock_timestamp()',
-      [digest(token).toString('base64url')],
+      [hashOf(token)],
     );
     // A session ends with the account it was opened for: another e-mail in the configuration, another organiser.
     if (row?.email !== account.email) throw problem('sign_in_required');
@@ -171,6 +177,9 @@ function tokenOf(request: FastifyRequest): string | undefined {
   if (header?.startsWith('Bearer ')) return header.slice(7);
   return request.cookies[cookieName];
 }
+
+/** What the database keeps of a secret. */
+const hashOf = (secret: string): string => digest(secret).toString('base64url');
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();

@@ -39,6 +39,8 @@ export interface OrganiserDeps {
   random: Random;
   account: OrganiserAccount;
   clients: ClientAddresses;
+  /** Aborted when the process stops. */
+  closing: AbortSignal;
   /** Cookies are marked Secure. */
   https: boolean;
   /** The published object of that name, for the counts. */

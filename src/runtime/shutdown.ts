@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
@@ -44,6 +45,8 @@ export function createShutdown(options: {
   const { clock, log } = options;
   const signals = options.signals ?? process;
   const requested = new AbortController();
+  // Requests that wait listen too, as many as there are.
+  setMaxListeners(0, requested.signal);
   const closers: { name: string; close: () => Promise<void> | void }[] = [];
   let stopping: Promise<ShutdownEnd> | undefined;
   let startedAt = 0;

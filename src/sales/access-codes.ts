@@ -32,8 +32,11 @@ export const codeLimits = {
   codesMax: 10_000,
   labelMax: 100,
   usesMax: 1_000_000,
-  /** Characters of a generated code: 31 to the tenth power, which nobody guesses. */
-  length: { min: 6, usual: 10, max: 20 },
+  /**
+   * Characters of a generated code, without its prefix. With 8 there are 31^8 = 8.5e11: at the rate that http/access-codes.ts
+   * allows one address, one of 10,000 codes is found in years. docs/operating/prices-and-codes.md has the arithmetic.
+   */
+  length: { min: 8, usual: 10, max: 20 },
 } as const;
 
 /** No letters or digits that are taken for one another. */
@@ -42,7 +45,7 @@ const alphabet = 'ABCDEFGHJKMNPQRSTUVWXYZ23456789';
 /** As many codes, all different, each beginning with the prefix (in canonical form, perhaps empty). */
 export function generateCodes(random: Random, count: number, length: number, prefix = ''): string[] {
   const made = new Set<string>();
-  // 31^6 is far more than a batch, so that a code that is there already is rare and this ends.
+  // 31^8 is far more than a batch, so that a code that is there already is rare and this ends.
   assert(length >= codeLimits.length.min && count <= codeLimits.codesMax, 'codes that do not run out');
   while (made.size < count) {
     const letters = Array.from({ length }, () => alphabet[random.int(alphabet.length)]);

@@ -83,7 +83,7 @@ export interface CredentialOptions {
  */
 export type Credentials = ReturnType<typeof createCredentials>;
 
-const kinds = { ticket: 1, pass: 2, receipt: 3 } as const;
+const kinds = { ticket: 1, pass: 2, receipt: 3, code: 4 } as const;
 type Kind = keyof typeof kinds;
 const secretBytesMin = 32;
 const visitorSecretBytes = 24;
@@ -226,6 +226,20 @@ export function createCredentials(options: CredentialOptions) {
       return refused(hold, bearer) ?? { kind: clock.now() >= over ? 'expired' : 'valid', hold };
     },
 
+    /** For the cookie of a browser that has shown an access code of this event (its canonical text). */
+    signAcceptedCode: (code: string, event: EventNo): string =>
+      sign('code', [wholeNumber(event), Buffer.from(code)]),
+
+    /** Returns the code, or null for a text that we did not sign for this event. */
+    readAcceptedCode(text: string, event: EventNo): string | null {
+      const body = verify('code', text);
+      if ('kind' in body) return null;
+      const reader = createFieldReader(body);
+      const [number, code] = [reader.number(), reader.bytes().toString()];
+      reader.end();
+      return number === event ? code : null;
+    },
+
     /**
      * Whoever repeats the request names the same hold, and nobody else can name it. The event's and the partition's
      * numbers are inside, masked by the visitor, so that a hold is found by its id alone, whatever store holds it.
@@ -300,6 +314,7 @@ function deriveKeys(secret: Uint8Array | SigningKeys) {
       ticket: derive(bytes, 'queue ticket'),
       pass: derive(bytes, 'admission pass'),
       receipt: derive(bytes, 'hold receipt'),
+      code: derive(bytes, 'accepted access code'),
     });
   }
   assert(signing.has(all.current), `the current signing key ${all.current} is among the keys`);

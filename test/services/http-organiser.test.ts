@@ -4,8 +4,12 @@ import type { PlanRow, SeatingPlan } from '../../src/core/seat-map.ts';
 import { exportPretix } from '../../src/plans/export-pretix.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { createDb } from '../../src/sales/db.ts';
+import { signInSlot, tidySignIns } from '../../src/sales/sign-ins.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
-import { type Answer, createTestBuyer } from '../support/buyer.ts';
+import { type Answer, createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 
 const stadium = () => generateStadium({ seats: 150, name: 'Test Ground' });
 const bytesOf = (value: unknown): string => JSON.stringify(value);
@@ -15,7 +19,8 @@ describe('organiser', () => {
   let token: string;
   const closers: (() => Promise<void>)[] = [];
   before(async () => {
-    app = await startTestApp({ after: (run) => void closers.unshift(run) }, { event: false });
+    const env = { ONSALE_TRUST_PROXY: 'loopback' };
+    app = await startTestApp({ after: (run) => void closers.unshift(run) }, { event: false, env });
     token = (await signIn(app)).body.token;
   });
   test.after(async () => {
@@ -79,6 +84,70 @@ describe('organiser', () => {
     assert.equal((await call('GET', '/sessions', { token: second })).status, 200);
     assert.equal((await call('DELETE', '/sessions', { token: second })).status, 204);
     assert.equal((await call('GET', '/sessions', { token: second })).status, 401, 'signed out');
+  });
+
+  test('a guesser at the sign-in is slowed down; the right password works after its delay, and at once from a known browser', async () => {
+    const from = (address: string, browser: TestBuyer, password: string) =>
+      browser.post(
+        '/api/organiser/sessions',
+        { email: app.app.organiser.email, password },
+        { 'x-forwarded-for': address },
+      );
+    const right = app.app.organiser.password;
+    const known = createTestBuyer(app.url, 'none');
+    assert.equal((await from('203.0.113.1', known, right)).status, 200);
+
+    // Of one /64, all at once: six are judged at once, the seventh after a second, one more two seconds later.
+    const before = systemClock.monotonic();
+    const guesses = Array.from({ length: 7 }, (_, n) =>
+      from(`2001:db8::${n}`, createTestBuyer(app.url, 'none'), `guess number ${n}`),
+    );
+    assert.deepEqual(new Set((await Promise.all(guesses)).map(({ status }) => status)), new Set([401]));
+    const organiser = await from('2001:db8::99', createTestBuyer(app.url, 'none'), right);
+    assert.equal(organiser.status, 200, 'the right password works after its delay');
+    const took = systemClock.monotonic() - before;
+    assert.ok(took > 2_500, `${took} ms`);
+
+    // A script keeps the next ten seconds full. Nobody reads its answers.
+    const flood = Array.from({ length: 8 }, () =>
+      from('2001:db8::1', createTestBuyer(app.url, 'none'), 'another guess'),
+    );
+    const refused = await Promise.any(
+      flood.map(async (guess) => ((await guess).status === 429 ? await guess : Promise.reject())),
+    );
+    assert.equal(refused.body.code, 'too_many_requests');
+    assert.equal(refused.body.retryAfterMs % 1_000, 0, 'whole seconds');
+    assert.equal(Number(refused.headers.get('retry-after')) * 1_000, refused.body.retryAfterMs);
+    assert.match(refused.body.detail, /Try again in \d+ seconds?\./);
+    assert.equal((await from('2001:db8::2', known, right)).status, 200, 'a known browser has its own budget');
+    const stolen = createTestBuyer(app.url, 'none');
+    stolen.cookies.set('onsale_organiser_device', 'made-up');
+    assert.equal((await from('2001:db8::2', stolen, right)).status, 429, 'a made-up device has none');
+    assert.equal((await from('203.0.113.1', createTestBuyer(app.url, 'none'), right)).status, 200);
+    // The rest waits until the application stops.
+    for (const one of flood) one.catch(() => {});
+  });
+
+  test('attempts to sign in share one count, whichever process asks, and each gets a slot of its own', async (t) => {
+    const clients = [1, 2].map(() =>
+      createDb({ url: app.database.url, poolSize: 4, clock: systemClock, log: silentLogger }),
+    );
+    t.after(() => Promise.all(clients.map((db) => db.close())));
+    const attempt = { range: '198.51.100.1', device: null, email: 'organiser@example.org' };
+    const slots = await Promise.all(
+      Array.from({ length: 12 }, (_, n) => signInSlot(clients[n % 2]!, attempt)),
+    );
+    const waits = slots.filter(({ refused }) => !refused).map(({ waitMs }) => Math.ceil(waitMs / 1_000));
+    assert.deepEqual(
+      waits.sort((a, b) => a - b),
+      [0, 0, 0, 0, 0, 0, 1, 3, 7],
+    );
+    const unknown = await signInSlot(clients[0]!, { ...attempt, range: null });
+    assert.deepEqual(unknown, { budget: null, waitMs: 0, refused: false }, 'no address, no count');
+    await app.database.query(`UPDATE sign_in_budgets SET counted_at = counted_at - interval '2 hours'`);
+    await tidySignIns(clients[0]!);
+    const left = await app.database.query(`SELECT DISTINCT email FROM sign_in_budgets`);
+    assert.deepEqual(left, [{ email: app.app.organiser.email }], 'only known browsers are kept');
   });
 
   test('names are one line that reads in its own direction', async () => {

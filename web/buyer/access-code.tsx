@@ -27,15 +27,24 @@ export function isPresale(event: EventObject, status: StatusObject, now: number)
   );
 }
 
-/** Shows the code once; from then on the browser carries it. */
-async function showCode(buyer: Buyer, code: string): Promise<string | null> {
+/** Shows the code once; from then on the browser carries it. `onWait`: it is checked again after so many seconds. */
+async function showCode(
+  buyer: Buyer,
+  code: string,
+  onWait: (seconds: number) => void,
+): Promise<string | null> {
   const { store, keep } = buyer;
   if (store.get().busy) return null;
   store.set({ busy: 'code' });
   const answer = await persist<CodeAnswer>(
     `/api/events/${encodeURIComponent(buyer.eventId)}/code`,
     { method: 'POST', body: { code } },
-    { onTrouble: buyer.trouble },
+    {
+      onTrouble(tries, problem) {
+        if (problem?.code !== 'too_many_requests') return buyer.trouble(tries);
+        onWait(Math.ceil((problem.retryAfterMs ?? 0) / 1_000));
+      },
+    },
   );
   store.set({ busy: null, trouble: 0 });
   if (answer.kind !== 'ok') return answer.kind === 'problem' ? problemText(answer.problem) : null;
@@ -70,6 +79,7 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
   const input = useRef<HTMLInputElement>(null);
   const taken = useRef<HTMLParagraphElement>(null);
   const [error, setError] = useState<string | null>(null);
+  const [waitSeconds, setWaitSeconds] = useState<number | null>(null);
   const [again, setAgain] = useState(false);
   const busy = state.busy === 'code';
   const refused = state.problem?.field === '/code';
@@ -92,7 +102,9 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
     event.preventDefault();
     if (busy) return;
     const code = input.current!.value.trim();
-    const wrong = code === '' ? words.missing : await showCode(buyer, code);
+    setError(null);
+    const wrong = code === '' ? words.missing : await showCode(buyer, code, setWaitSeconds);
+    setWaitSeconds(null);
     setError(wrong);
     const opened = buyer.store.get().code;
     if (wrong) input.current?.focus();
@@ -130,6 +142,9 @@ export function AccessCode({ buyer, state }: { buyer: Buyer; state: BuyerState }
         </div>
         <span id="access-code-hint" class="hint">
           {words.hint}
+        </span>
+        <span class="hint" role="status">
+          {waitSeconds !== null && words.wait(waitSeconds)}
         </span>
         <span id="access-code-error" class="error" role="alert">
           {error}

@@ -72,8 +72,8 @@ export function answerOf<T>(status: number, body: unknown): Answer<T> {
 const retryCodes = ['too_many_requests', 'request_timeout'];
 
 export interface Persistence {
-  /** Told on each failed try, and with 0 once an answer came. */
-  onTrouble?: (tries: number) => void;
+  /** Called on each failed try with the refusal if there was one, and with 0 once an answer came. */
+  onTrouble?: (tries: number, problem?: Problem) => void;
   /** Give up after so many tries; none: never. */
   triesMax?: number;
   /** Codes that are an answer here and are not tried again. */
@@ -96,7 +96,7 @@ export async function persist<T>(path: string, options: Call, how: Persistence =
       if (!again) how.onTrouble?.(0);
       return answer;
     }
-    how.onTrouble?.(tries);
+    how.onTrouble?.(tries, answer.kind === 'problem' ? answer.problem : undefined);
     const asked = answer.kind === 'problem' ? answer.problem.retryAfterMs : undefined;
     const wait = asked ?? backoffMs[Math.min(tries - 1, backoffMs.length - 1)]!;
     await pause(Math.min(Math.max(wait, 250), 30_000) * (0.85 + Math.random() * 0.3), options.signal);

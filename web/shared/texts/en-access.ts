@@ -17,6 +17,12 @@ export const accessTexts = {
   use: 'Use the code',
   checking: 'Checking…',
   missing: 'Enter your code.',
+  wait: (seconds: number) =>
+    plural(seconds, {
+      one: 'Many wrong codes came from your network. Your code is checked again automatically in about # second.',
+      other:
+        'Many wrong codes came from your network. Your code is checked again automatically in about # seconds.',
+    }),
   /** By the API's code: why the one that this browser carried opens nothing any more. */
   over: {
     code_used_up: (code: string) => `${code} has been used as often as it may be.`,
