@@ -5241,6 +5241,57 @@ BEGIN
 END $$;
 
 --
+-- Name: sign_in_done(text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.sign_in_done(p_budget text, p_device text, p_email text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE sign_in_budgets SET attempts = greatest(0, attempts - 1) WHERE budget = p_budget;
+  INSERT INTO sign_in_budgets (budget, email) VALUES ('device:' || p_device, p_email)
+    ON CONFLICT (budget) DO UPDATE SET email = excluded.email, counted_at = clock_timestamp();
+$$;
+
+--
+-- Name: sign_in_slot(text, text, text, integer[], integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.sign_in_slot(p_range text, p_device text, p_email text, p_spacings_ms integer[], p_forget_ms integer, p_wait_max_ms integer, OUT budget text, OUT wait_ms double precision, OUT refused boolean) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_known sign_in_budgets;
+  v_now timestamptz;
+  v_slot timestamptz;
+  v_attempts double precision;
+  v_spacing integer;
+BEGIN
+  wait_ms := 0;
+  refused := false;
+  SELECT * INTO v_known FROM sign_in_budgets b WHERE b.budget = 'device:' || p_device AND b.email = p_email FOR UPDATE;
+  IF NOT FOUND THEN
+    IF p_range IS NULL THEN RETURN; END IF;
+    -- The update locks a row that is there already.
+    INSERT INTO sign_in_budgets AS b (budget) VALUES ('range:' || p_range)
+      ON CONFLICT ON CONSTRAINT sign_in_budgets_pkey DO UPDATE SET budget = b.budget RETURNING * INTO v_known;
+  END IF;
+  budget := v_known.budget;
+  v_now := clock_timestamp();
+  v_slot := greatest(v_now, v_known.next_at);
+  wait_ms := extract(epoch FROM v_slot - v_now) * 1000;
+  IF wait_ms > p_wait_max_ms THEN
+    refused := true;
+    RETURN;
+  END IF;
+  v_attempts := greatest(0, v_known.attempts - extract(epoch FROM v_now - v_known.counted_at) * 1000 / p_forget_ms);
+  v_spacing := p_spacings_ms[least(ceil(v_attempts)::integer + 1, cardinality(p_spacings_ms))];
+  UPDATE sign_in_budgets b
+     SET attempts = least(v_attempts + 1, cardinality(p_spacings_ms)), counted_at = greatest(v_now, b.counted_at),
+         next_at = v_slot + v_spacing * interval '1 ms'
+   WHERE b.budget = v_known.budget;
+END $$;
+
+--
 -- Name: ticket_key_seen(text, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -6215,6 +6266,18 @@ CREATE TABLE public.seats (
 PARTITION BY LIST (event_no);
 
 --
+-- Name: sign_in_budgets; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.sign_in_budgets (
+    budget text NOT NULL,
+    email text,
+    attempts double precision DEFAULT 0 NOT NULL,
+    counted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    next_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+--
 -- Name: ticket_keys; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -6688,6 +6751,13 @@ ALTER TABLE ONLY public.seats
     ADD CONSTRAINT seats_pkey PRIMARY KEY (seat_no, event_no);
 
 --
+-- Name: sign_in_budgets sign_in_budgets_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.sign_in_budgets
+    ADD CONSTRAINT sign_in_budgets_pkey PRIMARY KEY (budget);
+
+--
 -- Name: ticket_keys ticket_keys_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -7023,6 +7093,12 @@ CREATE INDEX refunds_order ON public.refunds USING btree (order_id, created_at);
 --
 
 CREATE UNIQUE INDEX refunds_request ON public.refunds USING btree (order_id, request_key) WHERE (request_key IS NOT NULL);
+
+--
+-- Name: sign_in_budgets_by_age; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX sign_in_budgets_by_age ON public.sign_in_budgets USING btree (counted_at);
 
 --
 -- Name: tickets_one_owner; Type: INDEX; Schema: public; Owner: -
