@@ -86,7 +86,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
           <Field id="plan-name" label={words.name} value={name} onValue={setName} hint={words.nameHint} />
           <Field id="plan-map" label={words.map} value={map} onValue={setMapAnew} hint={words.mapHint} />
         </div>
-        <div role="status">{progress && <ProgressView {...progress} />}</div>
+        <UploadView progress={progress} />
         <SaidView said={said} />
         {problems && <ProblemList problems={problems.list} total={problems.count} />}
         {report && <ReportView report={report} dry />}
@@ -124,12 +124,23 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
   );
 }
 
-/** The bar moves while the file is sent; after that the server names its step, and how long it takes is not known. */
-function ProgressView({ step, percent }: UploadProgress) {
+/**
+ * The bar moves while the file is sent; after that the server names its step, and how long it takes is not known. A screen
+ * reader announces the steps, not each percent.
+ */
+function UploadView({ progress }: { progress: UploadProgress | null }) {
   return (
-    <div class="stack">
-      <label for="plan-progress">{words.steps[step](percent)}</label>
-      <progress id="plan-progress" max={100} value={step === 'uploading' ? percent : undefined} />
-    </div>
+    <>
+      <p role="status" id="plan-step">
+        {progress && words.steps[progress.step]}
+      </p>
+      {progress && (
+        <progress
+          aria-labelledby="plan-step"
+          max={100}
+          value={progress.step === 'uploading' ? progress.percent : undefined}
+        />
+      )}
+    </>
   );
 }

@@ -100,11 +100,11 @@ export const enConsole = {
     version: (n: number) => `version ${count(n)}`,
     noFile: 'Choose a file first.',
     steps: {
-      uploading: (percent: number) => `Uploading the file: ${percent} %`,
-      waiting: () => 'Waiting for other imports …',
-      reading: () => 'Reading the file …',
-      checking: () => 'Checking the plan …',
-      storing: () => 'Storing the plan …',
+      uploading: 'Uploading the file …',
+      waiting: 'The file is uploaded. Waiting for the server …',
+      reading: 'Reading the file …',
+      checking: 'Checking the plan …',
+      storing: 'Storing the plan …',
     },
   },
   report: {
