@@ -8,6 +8,7 @@ import { createProjectionTask } from './projection-task.ts';
 import { createPublisher } from './read-path/publish.ts';
 import type { EventObject } from './read-path/published.ts';
 import type { Clock } from './runtime/clock.ts';
+import type { Loops } from './runtime/loops.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
 import type { Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
@@ -32,6 +33,7 @@ export function startController(
     payment: EventObject['payment'];
     timeZone: string;
     shutdown: Shutdown;
+    loops: Loops;
   },
 ): { look(event: EventNo, partition: PartitionNo): void } {
   const { db, redis, room, owner, shutdown, clock, log } = parts;
@@ -88,7 +90,7 @@ export function startController(
     ],
   });
   shutdown.add('controller', () => controller.stop());
-  controller.start();
+  controller.start(parts.loops);
   watch = openStoreWatch({
     db: parts.watchDb,
     events,
@@ -100,7 +102,7 @@ export function startController(
     log,
   });
   shutdown.add('watch over Redis', () => watch?.stop());
-  watch.start();
+  watch.start(parts.loops);
   return { look };
 }
 

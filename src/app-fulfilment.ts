@@ -9,6 +9,7 @@ import { createTasks } from './fulfilment/tasks.ts';
 import type { DocumentSize, TicketDocuments } from './fulfilment/ticket-document.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Config } from './runtime/config.ts';
+import type { Loops } from './runtime/loops.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
 import type { Db } from './sales/db.ts';
 import type { Order } from './sales/record.ts';
@@ -45,6 +46,7 @@ export function startFulfilment(
       /** The address that buyers see. */
       publicUrl: string;
       shutdown: Shutdown;
+      loops: Loops;
     },
 ): void {
   const { db, databaseUrl, documents, shutdown, clock, log } = parts;
@@ -57,7 +59,7 @@ export function startFulfilment(
   const tasks = createTasks({ ...parts, transport, from, timeZone, ticketDocument });
   const queue = createJobQueue({ databaseUrl, db, tasks, clock, log });
   shutdown.add('job queue', () => queue.stop());
-  queue.start();
+  queue.start(parts.loops);
 }
 
 function openMailTransport(config: Config, db: Db): MailTransport {

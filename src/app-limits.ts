@@ -2,6 +2,7 @@ import { createReconcileReport } from './checkout/reconcile-report.ts';
 import type { PaymentProvider } from './payments/provider.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Logger } from './runtime/log.ts';
+import type { Loops } from './runtime/loops.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
 import { cleanRegularly } from './sales/cleaning.ts';
 import { type Cooldowns, createCooldowns, judgeHoldEndsRegularly } from './sales/cooldowns.ts';
@@ -12,14 +13,14 @@ interface Parts {
   db: Db;
   clock: Clock;
   log: Logger;
-  shutdown: Shutdown;
+  loops: Loops;
 }
 
 /** The web role's part: what this process knows of cooldowns. */
-export async function startCooldowns({ db, clock, log, shutdown }: Parts): Promise<Cooldowns> {
-  const cooldowns = createCooldowns({ db, clock, log });
-  shutdown.add('cooldowns', () => cooldowns.stop());
-  await cooldowns.start();
+export async function startCooldowns(parts: Parts & { shutdown: Shutdown }): Promise<Cooldowns> {
+  const cooldowns = createCooldowns(parts);
+  parts.shutdown.add('record of ended holds', () => cooldowns.flush());
+  await cooldowns.start(parts.loops);
   return cooldowns;
 }
 
@@ -30,11 +31,10 @@ export async function startCooldowns({ db, clock, log, shutdown }: Parts): Promi
 export function startLimitTasks(
   parts: Parts & { provider: PaymentProvider; record: SalesRecord; owner: string; eventsKeptDays: number },
 ): void {
-  const { shutdown, eventsKeptDays, ...rest } = parts;
-  shutdown.add('cleaning', cleanRegularly({ ...rest, keptMs: eventsKeptDays * 24 * 3_600_000 }));
-  shutdown.add('ends of holds', judgeHoldEndsRegularly(rest));
-  const report = createReconcileReport({ ...rest, handOver: handOverTo(parts.record) });
-  shutdown.add('comparing with the provider', report.start());
+  const { loops, eventsKeptDays, ...rest } = parts;
+  cleanRegularly(loops, { db: rest.db, keptMs: eventsKeptDays * 24 * 3_600_000 });
+  judgeHoldEndsRegularly(loops, rest.db);
+  createReconcileReport({ ...rest, handOver: handOverTo(parts.record) }).start(loops);
 }
 
 /**

@@ -52,6 +52,7 @@ import type { Clock } from './runtime/clock.ts';
 import type { Config } from './runtime/config.ts';
 import { freeHttpPort } from './runtime/http-port.ts';
 import type { Logger } from './runtime/log.ts';
+import { createLoops, type Loops } from './runtime/loops.ts';
 import { startPostgres } from './runtime/postgres-server.ts';
 import { projectDir } from './runtime/project-dir.ts';
 import type { Random } from './runtime/random.ts';
@@ -134,6 +135,7 @@ export async function createApp(config: Config, options: AppOptions): Promise<Ap
 async function assemble(config: Config, options: AppOptions, shutdown: Shutdown): Promise<App> {
   const { clock, random, log, onProgress = () => {} } = options;
   const started = new Set<Role>(options.roles ?? roles);
+  const loops = createLoops({ clock, random, log, shutdown });
   // Each takes a second or two, and none needs another.
   const opening = openPayments(config, options, shutdown);
   opening.catch(() => {});
@@ -201,19 +203,13 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   await redis.connected();
 
   if (started.has('worker')) {
-    const reconciler = createReconciler({ record, checkout, clock, log });
-    shutdown.add('reconciler', () => reconciler.stop());
-    reconciler.start();
-    shutdown.add('cancelling of events', () => cancelEvent.stop());
-    cancelEvent.start();
-    const inbox = createInbox({ record, payments: checkout.payments, clock, log });
-    shutdown.add('inbox of provider events', () => inbox.stop());
-    inbox.start();
-    onProviderEvent = inbox.wake;
+    createReconciler({ record, checkout, clock, log }).start(loops);
+    cancelEvent.start(loops);
+    onProviderEvent = createInbox({ record, payments: checkout.payments, clock, log }).start(loops).wake;
     const { provider } = payments;
     const eventsKeptDays = config.providerEventsKeptDays;
     const limits = { provider, record, owner: processName(config, random), eventsKeptDays };
-    startLimitTasks({ db, clock, log, shutdown, ...limits });
+    startLimitTasks({ db, clock, log, loops, ...limits });
   }
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);
@@ -221,7 +217,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const { timeZone } = config;
     const payment = payments.page;
     const watchDb = pool('watch', poolSizes.watch);
-    const own = { db: leaderDb, watchDb, redis, owner, payment, timeZone, shutdown };
+    const own = { db: leaderDb, watchDb, redis, owner, payment, timeZone, shutdown, loops };
     ({ look } = startController({ ...options, ...line, ...own }));
   }
   const signs = started.has('web') || started.has('worker');
@@ -230,10 +226,10 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const fulfil = (publicUrl: string): void => {
     if (!started.has('worker')) return;
     const { orderSecretOf } = credentials;
-    const own = { databaseUrl, events, ticketKey, documents, orderSecretOf, publicUrl, shutdown };
+    const own = { databaseUrl, events, ticketKey, documents, orderSecretOf, publicUrl, shutdown, loops };
     const fulfilmentDb = pool('fulfilment', poolSizes.fulfilment);
     startFulfilment(config, { ...options, ...own, db: fulfilmentDb });
-    startWebhooks(config, { ...options, db: fulfilmentDb, shutdown });
+    startWebhooks(config, { ...options, db: fulfilmentDb, shutdown, loops });
   };
   if (!started.has('web')) {
     const { host, port, publicUrl } = config.http;
@@ -251,9 +247,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   }
 
   const pathMeter = createPathMeter({ clock });
-  const published = createPublishedReader({ db, events, clock, log });
-  shutdown.add('published objects', () => published.stop());
-  await published.start();
+  const published = createPublishedReader({ db, events, clock });
+  await published.start(loops);
 
   const port = await freeHttpPort(config.http.host, config.http.port);
   const listening = `http://${urlHost(config.http.host)}:${port}`;
@@ -292,7 +287,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     }),
     operations: (order) => record.operationsOf(order),
     refundsOf: (order) => routes.refundRecord.ofOrder(order),
-    cooldowns: await startCooldowns({ db, clock, log, shutdown }),
+    cooldowns: await startCooldowns({ db, clock, log, shutdown, loops }),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({
         ticket,
@@ -349,10 +344,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   }
   await payments.webhooksTo(`${listening}/api/webhooks/stripe`);
   fulfil(url);
-  shutdown.add(
-    'path reports',
-    reportPathEverySecond({ db, clock, log, owner: processName(config, random), meter: pathMeter }),
-  );
+  reportPathEverySecond(loops, { db, owner: processName(config, random), meter: pathMeter });
   return {
     url,
     db,
@@ -365,28 +357,20 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
 }
 
-/** Answers what ends it. A report that fails is left out: the next second brings another. */
-function reportPathEverySecond(parts: {
-  db: Db;
-  clock: Clock;
-  log: Logger;
-  owner: string;
-  meter: PathMeter;
-}): () => Promise<void> {
-  const { db, clock, log, owner, meter } = parts;
-  const stopping = new AbortController();
-  const loop = (async () => {
-    while (!stopping.signal.aborted) {
-      await clock.sleep(1_000, stopping.signal).catch(() => {});
+/** Response times of this process, for the admission rate. */
+function reportPathEverySecond(
+  loops: Loops,
+  { db, owner, meter }: { db: Db; owner: string; meter: PathMeter },
+): void {
+  loops.run({
+    name: 'report response times',
+    everyMs: 1_000,
+    waitsFirst: true,
+    turn: async () => {
       const window = meter.window();
-      if (!window || stopping.signal.aborted) continue;
-      await reportPath(db, owner, window).catch((err) => log.debug({ err }, 'the path report was left out'));
-    }
-  })();
-  return async () => {
-    stopping.abort();
-    await loop;
-  };
+      if (window) await reportPath(db, owner, window);
+    },
+  });
 }
 
 async function stopAll(shutdown: Shutdown): Promise<void> {

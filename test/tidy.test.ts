@@ -9,6 +9,7 @@ import {
   importRule,
   linkRule,
   lockRule,
+  loopRule,
   lostUpdateRule,
   machineRule,
   nameRule,
@@ -106,6 +107,20 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
     rule: exitRule,
     catches: [[file('src/app.ts', 'process.exit(1)')], [file('src/http/server.ts', 'process.exitCode = 1')]],
     passes: [[file('src/cli.ts', 'process.exit(1)')], [file('src/app.ts', '// process.exit(1)')]],
+  },
+  {
+    says: 'background work is supervised: no loop of its own outside runtime/loops.ts, and no AbortSignal.any',
+    rule: loopRule,
+    catches: [
+      [file('src/sales/cleaning.ts', 'while (!signal.aborted) {')],
+      [file('src/app.ts', 'while (!stopping.signal.aborted) {')],
+      [file('src/gameday/round.ts', 'AbortSignal.any([a, b])')],
+    ],
+    passes: [
+      [file('src/gameday/round.ts', 'while (!stopping.signal.aborted) {')],
+      [file('src/sales/cleaning.ts', 'for (let batch = 0; batch < 3 && !signal.aborted; batch += 1) {')],
+      [file('web/shared/api.ts', 'AbortSignal.any([a, b])')],
+    ],
   },
   {
     says: 'time and chance are arguments outside runtime',

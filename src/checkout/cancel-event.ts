@@ -4,6 +4,7 @@ import { decimalOf, stepOf } from '../core/money.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type {
@@ -57,9 +58,7 @@ export interface CancelEvent {
   ): Promise<StartCancellationOutcome>;
   /** One round over all events that are being cancelled. */
   runOnce(): Promise<CancellationPass>;
-  start(): void;
-  /** Ends after the round that runs. */
-  stop(): Promise<void>;
+  start(loops: Loops): void;
 }
 
 export interface CancellationPass {
@@ -79,14 +78,13 @@ const batchMax = 64;
 const atOnce = 8;
 const gapMs = 250;
 const idleGapMs = 1_000;
+const roundLateMs = 60_000;
 /** What is granted on a phase that was just read as open ends with the next look. */
 const holdsEveryMs = 5_000;
 
 export function createCancelEvent(options: CancelEventOptions): CancelEvent {
   const { record, refunds, refundRecord, arbiter, clock, random, log, owner } = options;
   const holdsEndedAt = new Map<EventNo, number>();
-  let stopping: AbortController | undefined;
-  let running: Promise<void> | undefined;
 
   async function ask(event: EventNo, wish: CancellationWish, actor: string): Promise<CancellationAsked> {
     const shown = await record.preview(event, wish.fees);
@@ -203,32 +201,17 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
     }
   }
 
-  async function loop(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      const pass = await runOnce().catch((err: unknown) => {
-        log.error({ err }, 'a round of cancelling failed');
-        return null;
-      });
-      const busy = pass !== null && pass.orders + pass.retried > 0;
-      await clock.sleep(busy ? gapMs : idleGapMs, signal).catch(() => {});
-    }
+  async function turn(): Promise<{ nextMs: number }> {
+    const { orders, retried } = await runOnce();
+    return { nextMs: orders + retried > 0 ? gapMs : idleGapMs };
   }
 
   return {
     ask,
     confirm,
     runOnce,
-    start: () => {
-      if (running) return;
-      stopping = new AbortController();
-      running = loop(stopping.signal);
-    },
-    stop: async () => {
-      stopping?.abort();
-      await running;
-      running = undefined;
-      stopping = undefined;
-    },
+    start: (loops) =>
+      void loops.run({ name: 'cancel events', everyMs: idleGapMs, lateAfterMs: roundLateMs, turn }),
   };
 }
 

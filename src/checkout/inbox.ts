@@ -1,5 +1,6 @@
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loop, Loops } from '../runtime/loops.ts';
 import type { ObjectEvents, SalesRecord } from '../sales/record.ts';
 import type { Payments } from './payments.ts';
 import { createPlaces } from './places.ts';
@@ -14,11 +15,8 @@ export interface InboxOptions {
 export interface Inbox {
   /** One pass over all that is due now. */
   runOnce(): Promise<InboxPass>;
-  /** Something was stored: the loop does not wait for its next round. */
-  wake(): void;
-  start(): void;
-  /** Ends after the pass that runs. */
-  stop(): Promise<void>;
+  /** Wake the loop when an event was stored. */
+  start(loops: Loops): Loop;
 }
 
 export interface InboxPass {
@@ -30,6 +28,8 @@ export interface InboxPass {
 }
 
 const gapMs = 1_000;
+/** A round over a full inbox asks the provider thousands of times. */
+const roundLateMs = 10 * 60_000;
 /** Objects that are looked at at the same time: a look is a call to the provider. */
 const placesMax = 8;
 const againMs = 1_000;
@@ -47,12 +47,6 @@ const keptMs = 3 * 24 * 3_600_000;
  * end on the operator's list.
  */
 export function createInbox({ record, payments, clock, log }: InboxOptions): Inbox {
-  let stopping: AbortController | undefined;
-  let running: Promise<void> | undefined;
-  let nap: AbortController | undefined;
-  /** Something was stored while a pass was running. */
-  let awake = false;
-
   const places = createPlaces<ObjectEvents>({
     places: placesMax,
     claim: (limit) => record.claimEvents({ ...payments.claimOf, limit }),
@@ -105,37 +99,16 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
     pass.again += events.length;
   }
 
-  async function loop(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      awake = false;
-      await places
-        .fill((one) => look(one, newPass()), signal)
-        .catch((err: unknown) => log.error({ err }, 'a pass over the provider events failed'));
-      if (awake || signal.aborted) continue;
-      nap = new AbortController();
-      await clock.sleep(gapMs, nap.signal).catch(() => {});
-    }
-  }
-
   return {
     runOnce,
-    wake: () => {
-      awake = true;
-      nap?.abort();
-    },
-    start: () => {
-      if (running) return;
-      stopping = new AbortController();
-      running = loop(stopping.signal);
-    },
-    stop: async () => {
-      stopping?.abort();
-      nap?.abort();
-      await running;
-      await places.ended();
-      running = undefined;
-      stopping = undefined;
-    },
+    start: (loops) =>
+      loops.run({
+        name: 'read provider events',
+        everyMs: gapMs,
+        lateAfterMs: roundLateMs,
+        turn: (signal) => places.fill((one) => look(one, newPass()), signal),
+        ended: places.ended,
+      }),
   };
 }
 

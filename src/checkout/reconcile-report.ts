@@ -2,6 +2,7 @@ import { impossible } from '../core/outcome.ts';
 import type { ListAnswer, PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { Db } from '../sales/db.ts';
 import {
   advanceRun,
@@ -50,6 +51,8 @@ export const reconcileSchedule = {
 } as const;
 
 const lookEveryMs = 30_000;
+/** A run over a day of payments lists them page by page. */
+const runLateMs = 30 * 60_000;
 const listTriesMax = 4;
 const listRetryMs = 2_000;
 const openedMax = 500;
@@ -224,23 +227,18 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     return run && (await compare(run, () => {}, signal));
   }
 
-  /** Looks regularly whether a run is due, until what it answers is called; that waits for the calls at hand. */
-  function start(): () => Promise<void> {
-    const stopping = new AbortController();
-    const loop = (async () => {
-      while (!stopping.signal.aborted) {
-        await clock.sleep(lookEveryMs, stopping.signal).catch(() => {});
-        if (stopping.signal.aborted) break;
-        await runIfDue(stopping.signal).then(
-          (outcome) => outcome && report(outcome),
-          (err: unknown) => log.error({ err }, 'comparing with the provider failed; it is tried again'),
-        );
-      }
-    })();
-    return async () => {
-      stopping.abort();
-      await loop;
-    };
+  /** Looks regularly whether a run is due. Stopping waits for the calls at hand. */
+  function start(loops: Loops): void {
+    loops.run({
+      name: 'compare payments with the provider',
+      everyMs: lookEveryMs,
+      waitsFirst: true,
+      lateAfterMs: runLateMs,
+      turn: async (signal) => {
+        const outcome = await runIfDue(signal);
+        if (outcome) report(outcome);
+      },
+    });
   }
 
   function report(outcome: ReconcileOutcome): void {

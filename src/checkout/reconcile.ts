@@ -1,5 +1,6 @@
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { MoneyOperation, SalesRecord } from '../sales/record.ts';
 import type { CheckoutParts } from './checkout.ts';
 import { createPlaces } from './places.ts';
@@ -15,9 +16,7 @@ export interface ReconcilerOptions {
 export interface Reconciler {
   /** One pass over all that is due now. The first pass takes up what this process's former life had claimed. */
   runOnce(): Promise<ReconcilePass>;
-  start(): void;
-  /** Ends after the pass that runs. */
-  stop(): Promise<void>;
+  start(loops: Loops): void;
 }
 
 export interface ReconcilePass {
@@ -27,6 +26,8 @@ export interface ReconcilePass {
 }
 
 const gapMs = 1_000;
+/** A round over a full queue asks the provider thousands of times. */
+const roundLateMs = 10 * 60_000;
 /** Operations that are driven at the same time: each waits for calls to the provider. */
 const placesMax = 16;
 const overdueMax = 128;
@@ -40,8 +41,6 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const { record, checkout, clock, log } = options;
   const { payments } = checkout;
   let first = true;
-  let stopping: AbortController | undefined;
-  let running: Promise<void> | undefined;
 
   const places = createPlaces<MoneyOperation>({
     places: placesMax,
@@ -49,8 +48,10 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     clock,
   });
 
+  const newPass = (): ReconcilePass => ({ driven: 0, closed: 0, failed: 0 });
+
   async function runOnce(): Promise<ReconcilePass> {
-    const pass: ReconcilePass = { driven: 0, closed: 0, failed: 0 };
+    const pass = newPass();
     await takeUp();
     await places.drain((operation) => drive(operation, pass));
     await closeOverdue(pass);
@@ -93,32 +94,14 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
   }
 
-  async function loop(
-    part: (pass: ReconcilePass, signal: AbortSignal) => Promise<void>,
-    signal: AbortSignal,
-  ) {
-    while (!signal.aborted) {
-      const pass: ReconcilePass = { driven: 0, closed: 0, failed: 0 };
-      await part(pass, signal).catch((err: unknown) => log.error({ err }, 'a reconcile pass failed'));
-      await clock.sleep(gapMs, signal).catch(() => {});
-    }
-  }
-
   return {
     runOnce,
-    start: () => {
-      if (running) return;
-      stopping = new AbortController();
-      const { signal } = stopping;
-      // A provider that is silent keeps no order from being closed that is not at the provider's.
-      running = Promise.all([loop(driveDue, signal), loop(closeOverdue, signal)]).then(() => {});
-    },
-    stop: async () => {
-      stopping?.abort();
-      await running;
-      await places.ended();
-      running = undefined;
-      stopping = undefined;
+    // Two loops: a provider that is silent must not delay the closing of orders that have no payment there.
+    start(loops) {
+      const each = { everyMs: gapMs, lateAfterMs: roundLateMs };
+      const driving = { ...each, name: 'drive money operations', ended: places.ended };
+      loops.run({ ...driving, turn: (signal) => driveDue(newPass(), signal) });
+      loops.run({ ...each, name: 'close unpaid orders', turn: () => closeOverdue(newPass()) });
     },
   };
 }

@@ -2,6 +2,7 @@ import { Logger as QueueLogger, runTaskList, type TaskList, type WorkerPool } fr
 import pg from 'pg';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loop, Loops } from '../runtime/loops.ts';
 import type { Db } from '../sales/db.ts';
 
 /**
@@ -24,7 +25,7 @@ export interface JobQueueOptions {
 }
 
 export interface JobQueue {
-  start(): void;
+  start(loops: Loops): void;
   /** Takes no more jobs, gives back those that were only fetched, and ends when the running ones have ended. */
   stop(): Promise<void>;
 }
@@ -41,17 +42,18 @@ const fetchedPerRunning = 8;
 /** A running job's last chance after stopping began, before its signal aborts. */
 const abortAfterMs = 10_000;
 const restartAfterMs = 1_000;
+/** A life of the queue's worker has no end of its own. */
+const lifeMaxMs = 7 * 24 * 3_600_000;
 
 /** The worker: hands what the record enqueued to the queue, runs it, and frees the jobs of workers that died. */
 export function createJobQueue(options: JobQueueOptions): JobQueue {
-  const { db, clock, log, concurrency = 4 } = options;
-  const stopping = new AbortController();
+  const { db, log, concurrency = 4 } = options;
   let pool: WorkerPool | undefined;
-  let loops: Promise<unknown> | undefined;
+  let running: Loop[] = [];
 
-  async function forward(): Promise<void> {
+  async function forward(signal: AbortSignal): Promise<void> {
     let moved = forwardBatch;
-    while (moved === forwardBatch && !stopping.signal.aborted) {
+    while (moved === forwardBatch && !signal.aborted) {
       const rows = await db.query<{ moved: number }>('job_forward', 'SELECT job_forward($1) AS moved', [
         forwardBatch,
       ]);
@@ -70,27 +72,18 @@ export function createJobQueue(options: JobQueueOptions): JobQueue {
     if (freed > 0) log.warn({ freed }, 'jobs of a dead worker are free again');
   }
 
-  /** Until stopping; a turn that fails (the database is away) is left out. */
-  async function repeat(everyMs: number, turn: () => Promise<void>, what: string): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await turn().catch((err) => log.debug({ err }, what));
-      await clock.sleep(everyMs, stopping.signal).catch(() => {});
-    }
-  }
-
   /** One life of the queue's worker: it ends by itself only when the database failed it for long. */
-  async function work(): Promise<void> {
+  async function work(signal: AbortSignal): Promise<void> {
     const connections = connectionsOf(options.databaseUrl, concurrency, log);
     try {
-      const running = runTaskList(queueOptions(concurrency, log), taskList(options.tasks), connections);
-      pool = running;
-      const stop = (): void => void Promise.resolve(running.gracefulShutdown()).catch(() => {});
-      stopping.signal.addEventListener('abort', stop);
+      const life = runTaskList(queueOptions(concurrency, log), taskList(options.tasks), connections);
+      pool = life;
+      const stop = (): void => void Promise.resolve(life.gracefulShutdown()).catch(() => {});
+      signal.addEventListener('abort', stop);
       await keepLease().catch((err) => log.debug({ err }, 'the lease was left out'));
-      if (stopping.signal.aborted) stop();
-      await running.promise.catch((err) => log.warn({ err }, 'the job queue stopped by itself'));
-      stopping.signal.removeEventListener('abort', stop);
-      await endLease(running.id);
+      if (signal.aborted) stop();
+      await life.promise.catch((err) => log.warn({ err }, 'the job queue stopped by itself'));
+      await endLease(life.id);
     } finally {
       pool = undefined;
       await connections.end();
@@ -104,16 +97,16 @@ export function createJobQueue(options: JobQueueOptions): JobQueue {
   }
 
   return {
-    start() {
-      loops ??= Promise.all([
-        repeat(restartAfterMs, work, 'the job queue could not start'),
-        repeat(forwardEveryMs, forward, 'the outbox was left out'),
-        repeat(keepEveryMs, keepLease, 'the lease was left out'),
-      ]);
+    start(loops) {
+      if (running.length > 0) return;
+      running = [
+        loops.run({ name: 'run jobs', everyMs: restartAfterMs, lateAfterMs: lifeMaxMs, turn: work }),
+        loops.run({ name: 'hand jobs to the queue', everyMs: forwardEveryMs, turn: forward }),
+        loops.run({ name: 'keep the lease of the job queue', everyMs: keepEveryMs, turn: keepLease }),
+      ];
     },
     async stop() {
-      stopping.abort();
-      await loops;
+      await Promise.all(running.map((loop) => loop.stop()));
     },
   };
 }

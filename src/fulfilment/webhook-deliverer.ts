@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loop, Loops } from '../runtime/loops.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
 import {
@@ -22,7 +23,7 @@ export interface WebhookDelivererOptions {
 }
 
 export interface WebhookDeliverer {
-  start(): void;
+  start(loops: Loops): void;
   /** Takes nothing more; what is under way has a moment to end, and is sent again later if it did not. */
   stop(): Promise<void>;
 }
@@ -70,13 +71,12 @@ const stopWithinMs = 3_000;
 export function createWebhookDeliverer(options: WebhookDelivererOptions): WebhookDeliverer {
   const { db, send, clock, random, log } = options;
   const times = { ...usualTimes, ...options.times };
-  const stopping = new AbortController();
-  // One listener a delivery under way: more than Node takes for a leak.
-  setMaxListeners(0, stopping.signal);
   const cutting = new AbortController();
+  // One listener a delivery under way: more than Node takes for a leak.
+  setMaxListeners(0, cutting.signal);
   const underWay = new Set<Promise<void>>();
-  let loops: Promise<unknown> | undefined;
-  let wake = (): void => {};
+  let looking: Loop | undefined;
+  let tidying: Loop | undefined;
 
   /** Between half of the gap and all of it: those that failed together do not come back together. */
   function gapAfter(attempt: number): number {
@@ -112,47 +112,37 @@ export function createWebhookDeliverer(options: WebhookDelivererOptions): Webhoo
         .catch((err) => log.debug({ err, delivery: one.delivery }, 'an attempt was not recorded'))
         .finally(() => {
           underWay.delete(running);
-          wake();
+          looking?.wake();
         });
       underWay.add(running);
     }
   }
 
   /** A look each half a second, and at once when a place became free. */
-  async function lookOn(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      const next = new AbortController();
-      const freed = (): void => next.abort();
-      stopping.signal.addEventListener('abort', freed);
-      wake = freed;
-      await look().catch((err) => log.debug({ err }, 'a look for deliveries was left out'));
-      await clock.sleep(lookGapMs, stopping.signal).catch(() => {});
-      await clock.sleep(lookEveryMs - lookGapMs, next.signal).catch(() => {});
-      stopping.signal.removeEventListener('abort', freed);
-    }
+  async function lookTurn(signal: AbortSignal): Promise<void> {
+    await look();
+    await clock.sleep(lookGapMs, signal).catch(() => {});
   }
 
-  async function tidyOn(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await clock.sleep(tidyEveryMs, stopping.signal).catch(() => {});
-      if (stopping.signal.aborted) return;
-      let gone = tidyBatch;
-      while (gone === tidyBatch && !stopping.signal.aborted) {
-        gone = await tidyDeliveries(db, deliveriesKeptDays, tidyBatch).catch((err) => {
-          log.debug({ err }, 'old deliveries were not tidied');
-          return 0;
-        });
-      }
-    }
+  async function tidyTurn(signal: AbortSignal): Promise<void> {
+    let gone = tidyBatch;
+    while (gone === tidyBatch && !signal.aborted)
+      gone = await tidyDeliveries(db, deliveriesKeptDays, tidyBatch);
   }
 
   return {
-    start() {
-      loops ??= Promise.all([lookOn(), tidyOn()]);
+    start(loops) {
+      looking ??= loops.run({ name: 'send webhooks', everyMs: lookEveryMs - lookGapMs, turn: lookTurn });
+      tidying ??= loops.run({
+        name: 'clean old webhook deliveries',
+        everyMs: tidyEveryMs,
+        waitsFirst: true,
+        lateAfterMs: tidyEveryMs,
+        turn: tidyTurn,
+      });
     },
     async stop() {
-      stopping.abort();
-      await loops;
+      await Promise.all([looking?.stop(), tidying?.stop()]);
       const cancelTimer = clock.after(stopWithinMs, () => cutting.abort());
       await Promise.all(underWay);
       cancelTimer();

@@ -1,6 +1,7 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loop, Loops } from '../runtime/loops.ts';
 import { RedisFault } from '../runtime/redis-faults.ts';
 import { type RedisPrimary, unfitness } from '../runtime/redis-store.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
@@ -37,7 +38,7 @@ export interface StoreWatchOptions {
 }
 
 export interface StoreWatch {
-  start(): void;
+  start(loops: Loops): void;
   /** Waits for what is under way. */
   stop(): Promise<void>;
   /** Somebody saw a sign of loss: the partition's Redis is probed at once. */
@@ -94,8 +95,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   const watched = new Map<string, Watched>();
   const underWay = new Set<Promise<void>>();
   const stopping = new AbortController();
-  let wake = (): void => {};
-  let loop: Promise<void> | null = null;
+  let loop: Loop | null = null;
   /** One rebuild at a time: each takes the event's lock alone for a moment. */
   let rebuilding: Promise<unknown> = Promise.resolve();
 
@@ -346,25 +346,11 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     await modes.read(event, now).catch(() => {});
   }
 
-  async function runLoop(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await turn().catch((err: unknown) => log.debug({ err }, 'modes could not be read'));
-      if (stopping.signal.aborted) break;
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(turnMs, resolve);
-        wake = () => {
-          cancel();
-          resolve();
-        };
-      });
-    }
-  }
-
   function look(event: EventNo, partition: PartitionNo): void {
     const mine = watched.get(`${event}/${partition}`);
     if (!mine || mine.busy || mine.probeDueAt === 0) return;
     mine.probeDueAt = 0;
-    wake();
+    loop?.wake();
   }
 
   const unlisten = stores.map((store) =>
@@ -372,20 +358,19 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       for (const mine of watched.values()) {
         mine.probeDueAt = 0;
       }
-      wake();
+      loop?.wake();
     }),
   );
 
   return {
-    start() {
-      loop ??= runLoop();
+    start(loops) {
+      const ended = (): Promise<unknown> => Promise.allSettled([...underWay]);
+      loop ??= loops.run({ name: 'watch Redis', everyMs: turnMs, retryMaxMs: askEveryMs, turn, ended });
     },
     async stop() {
       stopping.abort(new Error('the watch stops'));
       for (const end of unlisten) end();
-      wake();
-      await loop;
-      await Promise.allSettled([...underWay]);
+      await loop?.stop();
     },
     look,
   };

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip, gzipSync } from 'node:zlib';
 import type { EventId, EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { Db } from '../sales/db.ts';
 import type { Events } from '../sales/events.ts';
 import { sectionBits } from './availability.ts';
@@ -22,9 +22,8 @@ export interface SharedBytes {
 }
 
 export interface PublishedReader {
-  /** Reads once and then every second until `stop`. */
-  start(): Promise<void>;
-  stop(): Promise<void>;
+  /** Reads once and then every second. */
+  start(loops: Loops): Promise<void>;
   /** `status`, `availability`, `counts` or `event`; from memory. Null while nothing was published. */
   get(event: EventId, name: string): SharedBytes | null;
   /** Bits of one section of the present availability; null for an unknown section. */
@@ -52,21 +51,14 @@ const readEveryMs = 1_000;
 const compressFromBytes = 300;
 const layoutsMax = 50;
 
-export function createPublishedReader(options: {
-  db: Db;
-  events: Events;
-  clock: Clock;
-  log: Logger;
-}): PublishedReader {
-  const { db, events, clock, log } = options;
+export function createPublishedReader(options: { db: Db; events: Events; clock: Clock }): PublishedReader {
+  const { db, events, clock } = options;
   const objects = new Map<EventId, Map<string, SharedBytes>>();
   const sections = new Map<string, { version: string; shared: SharedBytes }>();
   const layouts = new Map<string, SharedBytes>();
   const layoutsBeingRead = new Map<string, Promise<SharedBytes | null>>();
   const known = new Map<string, { no: EventNo; name: string; version: Version }>();
   let lastReadAt = Number.NEGATIVE_INFINITY;
-  let stopped = new AbortController();
-  let loop: Promise<void> = Promise.resolve();
 
   async function readChanges(): Promise<void> {
     const have = [...known.values()];
@@ -144,26 +136,16 @@ export function createPublishedReader(options: {
   }
 
   return {
-    async start() {
-      stopped = new AbortController();
+    async start(loops) {
       await readChanges();
-      const { signal } = stopped;
-      loop = (async () => {
-        while (!signal.aborted) {
-          try {
-            await clock.sleep(readEveryMs, signal);
-            await readChanges();
-          } catch (error) {
-            // The last objects stay up while Postgres is away: places stay valid, the page stays readable (D2).
-            if (!signal.aborted)
-              log.warn({ err: error }, 'published objects could not be read; the last ones stay up');
-          }
-        }
-      })();
-    },
-    async stop() {
-      stopped.abort();
-      await loop;
+      // The last objects stay up while Postgres is away: places stay valid, the page stays readable (D2).
+      loops.run({
+        name: 'read published objects',
+        everyMs: readEveryMs,
+        waitsFirst: true,
+        retryMaxMs: readEveryMs,
+        turn: readChanges,
+      });
     },
     get: (event, name) => objects.get(event)?.get(name) ?? null,
     section,

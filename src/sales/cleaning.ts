@@ -1,10 +1,10 @@
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { Db } from './db.ts';
 
 /** What is kept for a while only (migrations/0020_cleaning.sql). */
 
 const gapMs = 10 * 60_000;
+const cleaningLateMs = 5 * 60_000;
 /** A statement holds locks on so many rows, and a pass ends after so many of them: a flood is cleaned away over several. */
 const batchMax = 1_000;
 const batchesMax = 100;
@@ -34,30 +34,16 @@ export async function cleanReconcileSeen(db: Db): Promise<void> {
   );
 }
 
-/** Does it every ten minutes; answers what ends it. Several processes may: they share the work. */
-export function cleanRegularly(options: {
-  db: Db;
-  clock: Clock;
-  log: Logger;
-  keptMs: number;
-}): () => Promise<void> {
-  const { db, clock, log, keptMs } = options;
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  const loop = (async () => {
-    while (!signal.aborted) {
-      await clock.sleep(gapMs, signal).catch(() => {});
-      if (signal.aborted) break;
-      await cleanProviderEvents(db, keptMs, signal).catch((err: unknown) =>
-        log.warn({ err }, 'old provider events were not cleaned away'),
-      );
-      await cleanReconcileSeen(db).catch((err: unknown) =>
-        log.warn({ err }, 'what broken-off comparisons left was not cleaned away'),
-      );
-    }
-  })();
-  return async () => {
-    stopping.abort();
-    await loop;
-  };
+/** Cleans every ten minutes. Several processes may: they share the work. */
+export function cleanRegularly(loops: Loops, { db, keptMs }: { db: Db; keptMs: number }): void {
+  loops.run({
+    name: 'clean old provider events',
+    everyMs: gapMs,
+    waitsFirst: true,
+    lateAfterMs: cleaningLateMs,
+    turn: async (signal) => {
+      await cleanProviderEvents(db, keptMs, signal);
+      await cleanReconcileSeen(db);
+    },
+  });
 }

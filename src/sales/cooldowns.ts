@@ -1,6 +1,7 @@
 import type { EventNo, Hold, Holder, HoldId, Visitor } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import type { Db } from './db.ts';
 
 /**
@@ -43,8 +44,9 @@ export interface Cooldowns {
   released(event: EventNo, hold: HoldId): void;
   /** Its order was paid: what was counted before is forgotten now, and not only when the hold's own time is over. */
   paid(event: EventNo, hold: HoldId): void;
-  start(): Promise<void>;
-  stop(): Promise<void>;
+  start(loops: Loops): Promise<void>;
+  /** Stores what is still noted; call it after the loops have stopped. */
+  flush(): Promise<void>;
 }
 
 interface Note {
@@ -63,8 +65,6 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   let over: { event: EventNo; hold: HoldId; how: 'released' | 'replaced' | 'paid' }[] = [];
   /** Of the last reading, by Postgres's clock. */
   let readAt: number | null = null;
-  const stopping = new AbortController();
-  let running: Promise<unknown> | undefined;
 
   const keyOf = (event: EventNo, kind: 'visitor' | 'account', subject: string) =>
     `${event}/${kind}/${subject}`;
@@ -105,14 +105,6 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
     await noteHoldEnds(db, grants, ends);
   }
 
-  async function loop(ms: number, work: () => Promise<void>, what: string): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await clock.sleep(ms, stopping.signal).catch(() => {});
-      if (stopping.signal.aborted) break;
-      await work().catch((err: unknown) => log.debug({ err }, what));
-    }
-  }
-
   return {
     of(event, visitor, holder) {
       if (known.size === 0) return null;
@@ -134,18 +126,12 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
     paid(event, hold) {
       if (over.length < notesMax) over.push({ event, hold, how: 'paid' });
     },
-    async start() {
-      await refresh().catch((err: unknown) => log.debug({ err }, 'cooldowns could not be read'));
-      running = Promise.all([
-        loop(refreshMs, refresh, 'cooldowns could not be read'),
-        loop(flushMs, flush, 'ends of holds could not be noted'),
-      ]);
+    async start(loops) {
+      await refresh().catch((err: unknown) => log.warn({ err }, 'could not read cooldowns'));
+      loops.run({ name: 'read cooldowns', everyMs: refreshMs, waitsFirst: true, turn: refresh });
+      loops.run({ name: 'record ended holds', everyMs: flushMs, waitsFirst: true, turn: flush });
     },
-    async stop() {
-      stopping.abort();
-      await running;
-      await flush().catch((err: unknown) => log.debug({ err }, 'ends of holds could not be noted'));
-    },
+    flush,
   };
 }
 
@@ -209,21 +195,14 @@ export async function judgeHoldEnds(db: Db): Promise<number> {
   return looked;
 }
 
-/** The worker's part: judges every `judgeMs` until what it answers is called. */
-export function judgeHoldEndsRegularly(options: { db: Db; clock: Clock; log: Logger }): () => Promise<void> {
-  const { db, clock, log } = options;
-  const stopping = new AbortController();
-  const loop = (async () => {
-    while (!stopping.signal.aborted) {
-      await clock.sleep(judgeMs, stopping.signal).catch(() => {});
-      if (stopping.signal.aborted) break;
-      await judgeHoldEnds(db).catch((err: unknown) => log.warn({ err }, 'ends of holds were not judged'));
-    }
-  })();
-  return async () => {
-    stopping.abort();
-    await loop;
-  };
+/** The worker's part. */
+export function judgeHoldEndsRegularly(loops: Loops, db: Db): void {
+  loops.run({
+    name: 'judge ended holds',
+    everyMs: judgeMs,
+    waitsFirst: true,
+    turn: () => judgeHoldEnds(db),
+  });
 }
 
 /** Buyers in a cooldown, for the organiser: longest first. */

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import type { Loop, LoopHealth, Loops } from '../runtime/loops.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { Db } from '../sales/db.ts';
 import { createLease } from './lease.ts';
@@ -22,7 +23,7 @@ export interface LeaderTask {
 }
 
 export interface Controller {
-  start(): void;
+  start(loops: Loops): void;
   /** Waits for runs under way, as long as one may take, and ends the leases at once: a restart takes over without waiting. */
   stop(): Promise<void>;
   /** Events that this process leads now, with their terms. */
@@ -51,6 +52,9 @@ interface Run {
   abort: AbortController | null;
   /** Runs that were given up and have not ended yet. */
   hung: number;
+  /** Epoch ms. */
+  lastSuccessAt: number | null;
+  failure: { since: number; count: number; error: string } | null;
 }
 
 /** A task that hangs again and again is not started any more until one of its runs ends. */
@@ -69,7 +73,8 @@ export function createController(options: ControllerOptions): Controller {
   // One listener a task and event under way: with a few events more than Node takes for a leak.
   setMaxListeners(0, stopping.signal);
   let led = new Map<EventNo, number>();
-  let loop: Promise<void> | null = null;
+  let due = clock.monotonic();
+  let loop: Loop | null = null;
 
   async function keepLeases(): Promise<void> {
     const kept = await lease.keep(await eventsToLead());
@@ -98,7 +103,14 @@ export function createController(options: ControllerOptions): Controller {
     const before = runs.get(key);
     // The last run is still under way: this tick is left out rather than run beside it.
     if (before?.abort || (before && before.hung >= hungMax)) return;
-    const run: Run = before ?? { term, tick: 0, abort: null, hung: 0 };
+    const run: Run = before ?? {
+      term,
+      tick: 0,
+      abort: null,
+      hung: 0,
+      lastSuccessAt: null,
+      failure: null,
+    };
     run.tick = before?.term === term ? before.tick + 1 : 0;
     run.term = term;
     run.abort = new AbortController();
@@ -128,8 +140,11 @@ export function createController(options: ControllerOptions): Controller {
           ended = true;
         });
       await Promise.race([running, tooLong]);
+      Object.assign(run, { lastSuccessAt: clock.now(), failure: null });
     } catch (err) {
       if (stopping.signal.aborted) return;
+      const { since = clock.now(), count = 0 } = run.failure ?? {};
+      run.failure = { since, count: count + 1, error: (err as Error).message };
       const what = { event, term, task: task.name };
       // A store that is away says all in its sentence; where in our code it was met helps nobody.
       if (err instanceof StoreFault) log.warn({ ...what, fault: err.message }, 'a leader task has to wait');
@@ -143,28 +158,44 @@ export function createController(options: ControllerOptions): Controller {
     }
   }
 
-  async function run(): Promise<void> {
-    let due = clock.monotonic();
-    while (!stopping.signal.aborted) {
-      try {
-        await keepLeases();
-      } catch (err) {
-        log.warn({ err, owner }, 'leases could not be kept');
-      }
+  async function turn(): Promise<{ nextMs: number }> {
+    // Without catching up after a pause: a burst of ticks would measure nothing.
+    due = Math.max(due + tickMs, clock.monotonic());
+    try {
+      await keepLeases();
+    } finally {
       if (!stopping.signal.aborted) runTasks();
-      // Without catching up after a pause: a burst of ticks would measure nothing.
-      due = Math.max(due + tickMs, clock.monotonic());
-      await clock.sleep(due - clock.monotonic(), stopping.signal).catch(() => {});
     }
+    return { nextMs: Math.max(0, due - clock.monotonic()) };
+  }
+
+  /** Each task over all led events: one line, however many events it fails for. */
+  function taskHealth(): LoopHealth[] {
+    return tasks.map(({ name }) => {
+      const ofTask = [...runs].filter(([key]) => key.endsWith(`:${name}`)).map(([, run]) => run);
+      const failing = ofTask.filter(({ failure }) => failure !== null);
+      const first = failing.toSorted((a, b) => a.failure!.since - b.failure!.since)[0]?.failure ?? null;
+      const succeeded = ofTask.flatMap(({ lastSuccessAt }) => lastSuccessAt ?? []);
+      return {
+        name: `${name} (leader task)`,
+        state: ofTask.some(({ hung }) => hung > 0) ? 'hung' : first ? 'failing' : 'ok',
+        since: first?.since ?? null,
+        lastSuccessAt: succeeded.length > 0 ? Math.max(...succeeded) : null,
+        failures: first?.count ?? 0,
+        error: first && `${first.error}${failing.length > 1 ? ` (${failing.length} events)` : ''}`,
+      };
+    });
   }
 
   return {
-    start() {
-      loop ??= run();
+    start(loops) {
+      if (loop) return;
+      loop = loops.run({ name: 'keep event leases', everyMs: tickMs, retryMaxMs: tickMs, turn });
+      loops.observe(taskHealth);
     },
     async stop() {
       stopping.abort(new Error('the controller stops'));
-      await loop;
+      await loop?.stop();
       await Promise.allSettled([...underWay]);
       led = new Map();
       try {

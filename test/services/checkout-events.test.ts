@@ -11,6 +11,7 @@ import { cleanProviderEvents } from '../../src/sales/cleaning.ts';
 import { listEntries } from '../../src/sales/operator-list.ts';
 import { orderHistory } from '../../src/sales/orders.ts';
 import { until } from '../support/app.ts';
+import { testLoops } from '../support/loops.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
@@ -83,8 +84,9 @@ test('P6: an event is stored and answered at once, however long the provider tak
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });
-  silent.inbox.start();
-  const woken = till(database.url, simulator.provider, { onProviderEvent: silent.inbox.wake });
+  const loops = testLoops();
+  const { wake } = silent.inbox.start(loops);
+  const woken = till(database.url, simulator.provider, { onProviderEvent: wake });
   desks.push(woken);
   try {
     const told = event('pi_slow');
@@ -94,7 +96,7 @@ test('P6: an event is stored and answered at once, however long the provider tak
     assert.equal((await stored(told.id)).processed_at, null);
   } finally {
     gone.abort();
-    await silent.inbox.stop();
+    await loops.stop();
   }
   await database.query('DELETE FROM provider_events');
 });
@@ -382,8 +384,9 @@ test('P6: a flood of events of payments that nobody knows, each slow to look at,
     `INSERT INTO provider_events (provider_event_id, type, object, due_at)
      SELECT 'evt_flood_' || n, 'x', 'pi_flood_' || n, now() - interval '1 hour' FROM generate_series(1, 2000) n`,
   );
-  flooded.inbox.start();
-  flooded.reconciler.start();
+  const loops = testLoops();
+  flooded.inbox.start(loops);
+  flooded.reconciler.start(loops);
   try {
     await until(async () => looks > 0, 'the flood to be looked at');
     const order = await reserved(flooded, stage, 'buyer1', [1]);
@@ -393,7 +396,7 @@ test('P6: a flood of events of payments that nobody knows, each slow to look at,
     assert.ok(looks <= 16, `${looks} looks at once`);
   } finally {
     gone.abort();
-    await Promise.all([flooded.inbox.stop(), flooded.reconciler.stop()]);
+    await loops.stop();
   }
   await database.query('DELETE FROM provider_events');
   await auditEvent(database, simulator, stage.event);

@@ -7,6 +7,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { ambiguousOrders } from '../../src/sales/money-figures.ts';
 import { listEntries } from '../../src/sales/operator-list.ts';
 import { until } from '../support/app.ts';
+import { testLoops } from '../support/loops.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
@@ -472,7 +473,8 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
   await database.query(
     'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
   );
-  silent.reconciler.start();
+  const loops = testLoops();
+  silent.reconciler.start(loops);
   try {
     await until(async () => (await last(hanging.order)).attempts > 1, 'the silent payment to be looked at');
     const unpaid = await reserved(desk, stage, 'buyer2', [2]);
@@ -480,7 +482,7 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
     await until(async () => (await stateOf(unpaid.order)) === 'closed', 'the other order to be closed');
   } finally {
     gone.abort();
-    await silent.reconciler.stop();
+    await loops.stop();
   }
   await reconcile(database, desk, 2);
   await auditEvent(database, simulator, stage.event);

@@ -8,6 +8,7 @@ import { createDb } from '../../src/sales/db.ts';
 import { allowBuyer } from '../../src/sales/limits.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
+import { testLoops } from '../support/loops.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { holdOf, stageEvent } from '../support/stage.ts';
 
@@ -100,7 +101,8 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
 
   // What the web process tells: grants, and what ended them early.
   const book = createCooldowns({ db, clock: systemClock, log: silentLogger });
-  await book.start();
+  const loops = testLoops();
+  await book.start(loops);
   const stage = { event, epoch };
   const held = holdOf(stage, 'noted', [1]);
   const quick = holdOf(stage, 'noted', [2]);
@@ -110,7 +112,8 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   book.granted(swapped, held.hold);
   book.released(event, quick.hold);
   book.released(event, late.hold);
-  await book.stop();
+  await loops.stop();
+  await book.flush();
   const noted = await database.query(
     `SELECT hold_id, ends_at <= now() AS over FROM hold_ends WHERE visitor = 'noted'`,
   );

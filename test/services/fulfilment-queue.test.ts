@@ -9,6 +9,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { migrate } from '../../src/sales/migrate.ts';
 import { until } from '../support/app.ts';
+import { testLoops } from '../support/loops.ts';
 import { type TestDatabase, testDatabase, testServer } from '../support/postgres.ts';
 import { programArguments } from '../support/program.ts';
 
@@ -49,7 +50,7 @@ function worker(t: Context, database: TestDatabase, tasks: Tasks) {
     await queue.stop();
     await db.close();
   });
-  queue.start();
+  queue.start(testLoops());
   return queue;
 }
 

@@ -10,6 +10,7 @@ import {
   type LeaderTick,
 } from '../../src/waiting-room/controller.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
+import { testLoops } from '../support/loops.ts';
 import { testDatabase } from '../support/postgres.ts';
 
 async function setUp(
@@ -68,7 +69,7 @@ test('a task that fails for one event stops neither its other events nor the oth
   const fine = noted('fine');
   const { events, controller } = await setUp(t, { tasks: [failing.task, thrown.task, fine.task] });
   bad = events[0]!;
-  controller.start();
+  controller.start(testLoops());
   await until('all go on', () =>
     [failing, thrown, fine].every((one) => events.every((event) => one.of(event).length >= 5)),
   );
@@ -87,7 +88,7 @@ test('a task that hangs is given up, told so, and does not pile up; leases and o
   const hanging = noted('hanging', () => new Promise<void>(() => {}));
   const fine = noted('fine');
   const { events, controller } = await setUp(t, { tasks: [hanging.task, fine.task], taskMs: 60 }, 1);
-  controller.start();
+  controller.start(testLoops());
   await until('the other goes on', () => fine.ticks.length >= 40);
   assert.equal(hanging.ticks.length, 3, 'not started any more after three that never ended');
   assert.ok(hanging.ticks.every((tick) => tick.signal.aborted));
@@ -104,7 +105,7 @@ test('a slow run is not run beside itself; the next begins when it is over', asy
     underWay -= 1;
   });
   const { controller } = await setUp(t, { tasks: [slow.task] }, 1);
-  controller.start();
+  controller.start(testLoops());
   await until('several runs', () => slow.ticks.length >= 4);
   assert.equal(most, 1);
 });
@@ -112,7 +113,7 @@ test('a slow run is not run beside itself; the next begins when it is over', asy
 test('an event whose lease another took is left alone from the next tick on', async (t) => {
   const fine = noted('fine');
   const { database, events, controller } = await setUp(t, { tasks: [fine.task] });
-  controller.start();
+  controller.start(testLoops());
   const [lost, kept] = events as [number, number];
   await until('both are led', () => fine.of(lost).length > 2 && fine.of(kept).length > 2);
   await database.query(
@@ -146,7 +147,7 @@ test('a list of events that cannot be read for a while does not end the loop', a
     1,
   );
   events.push(...made.events);
-  made.controller.start();
+  made.controller.start(testLoops());
   await until('it leads all the same', () => asked > 6 && fine.ticks.length > 4);
   assert.equal(fine.ticks.at(-1)!.term, 1, 'without losing its lease in between');
 });
@@ -161,7 +162,7 @@ test('stopping waits for the run under way, then ends the lease', async (t) => {
     finished = true;
   });
   const { database, controller } = await setUp(t, { tasks: [slow.task] }, 1);
-  controller.start();
+  controller.start(testLoops());
   await until('it runs', () => slow.ticks.length === 1);
   const stopped = controller.stop();
   assert.ok(slow.ticks[0]!.signal.aborted, 'the run is told');

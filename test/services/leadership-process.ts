@@ -5,6 +5,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { createController, type LeaderTask } from '../../src/waiting-room/controller.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { testLoops } from '../support/loops.ts';
 
 const [url = '', name = '', eventText = ''] = process.argv.slice(2);
 const event = Number(eventText);
@@ -43,7 +44,7 @@ const controller = createController({
   },
   tasks: [slowPublish],
 });
-controller.start();
+controller.start(testLoops());
 process.on('SIGTERM', async () => {
   await controller.stop();
   await db.close();

@@ -29,6 +29,7 @@ import {
   type WebhookHappening,
 } from '../../src/sales/webhook-endpoints.ts';
 import { until } from '../support/app.ts';
+import { testLoops } from '../support/loops.ts';
 import { paidOrder } from '../support/paid-order.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { programArguments } from '../support/program.ts';
@@ -85,7 +86,7 @@ function deliver(t: Context, options: { times?: Partial<WebhookTimes>; timeoutMs
     times: { gapMs: 100, gapMaxMs: 400, restMs: 100, restMaxMs: 400, ...times },
   });
   t.after(() => deliverer.stop());
-  deliverer.start();
+  deliverer.start(testLoops());
   return deliverer;
 }
 

@@ -10,6 +10,7 @@ import { createCancellationRecord } from '../../src/sales/cancellations.ts';
 import { createDb } from '../../src/sales/db.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import { createRefundRecord } from '../../src/sales/refunds.ts';
+import { testLoops } from './loops.ts';
 
 /**
  * A process that carries the cancelling of events on, with the reconciler that gives the money back, until it is killed. Takes
@@ -55,6 +56,7 @@ const cancelEvent = createCancelEvent({
   redisHolds: null,
   modes: async () => [],
 });
-cancelEvent.start();
-createReconciler({ ...runtime, record, checkout }).start();
+const loops = testLoops();
+cancelEvent.start(loops);
+createReconciler({ ...runtime, record, checkout }).start(loops);
 process.stdout.write('ready\n');

@@ -2,6 +2,7 @@ import { createJobQueue } from '../../src/fulfilment/job-queue.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb } from '../../src/sales/db.ts';
+import { testLoops } from './loops.ts';
 
 /** A worker process: does `note` jobs, `ms` long each, and writes what it did to the table `noted`. Takes one JSON argument. */
 const { url, ms } = JSON.parse(process.argv[2]!) as { url: string; ms: number };
@@ -19,7 +20,7 @@ const queue = createJobQueue({
   clock: systemClock,
   log: silentLogger,
 });
-queue.start();
+queue.start(testLoops());
 process.on('SIGTERM', () => {
   void queue.stop().then(() => db.close());
 });

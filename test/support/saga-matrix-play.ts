@@ -23,6 +23,7 @@ import { createEvents, type House } from '../../src/sales/events.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import type { SalesRecord } from '../../src/sales/record.ts';
 import { createRefundRecord, type RefundRecord } from '../../src/sales/refunds.ts';
+import { testLoops } from './loops.ts';
 import { refundOf } from './refund-desk.ts';
 import { type Cell, type Life, type MailFault, seatsOfAll } from './saga-matrix.ts';
 import { answerBank, ask } from './simulator.ts';
@@ -142,7 +143,7 @@ export async function openDesk(scene: Scene, provider: PaymentProvider): Promise
     stopAbout: (object, stop) => void byObject.set(object, stop),
     stopMail: (address, stop) => void byAddress.set(address, stop),
     webhookUrl: `http://127.0.0.1:${port}/api/webhooks/stripe`,
-    startMails: mails.start,
+    startMails: () => mails.start(testLoops()),
     close: async () => {
       await mails.stop();
       await web.close();

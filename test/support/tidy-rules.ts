@@ -150,6 +150,18 @@ export const clockRule: Rule = (files) => {
   ];
 };
 
+/** Programs of their own, whose loops end with them. */
+const ownPrograms = /^src\/(runtime|gameday|crowd|cli|payments\/simulator)\//;
+
+export const loopRule: Rule = (files) => {
+  const sources = files.filter(isSource);
+  const supervised = sources.filter((file) => !ownPrograms.test(file.path));
+  return [
+    ...linesMatching(supervised, /\bwhile \(!\w+(\.signal)?\.aborted\)/, 'run it in runtime/loops.ts'),
+    ...linesMatching(sources, /\bAbortSignal\.any\b/, 'leaks on Node 20 with a signal that lives long'),
+  ];
+};
+
 // ---- sizes and names ----
 
 export const sizeRule: Rule = (files) =>

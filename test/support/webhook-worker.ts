@@ -4,6 +4,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { createDb } from '../../src/sales/db.ts';
+import { testLoops } from './loops.ts';
 
 /** A process that delivers webhooks until it is killed. Takes one JSON argument. */
 const { url, leaseMs } = JSON.parse(process.argv[2]!) as { url: string; leaseMs: number };
@@ -14,4 +15,4 @@ createWebhookDeliverer({
   random: systemRandom,
   log: silentLogger,
   times: { leaseMs },
-}).start();
+}).start(testLoops());

@@ -9,6 +9,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { Db } from '../../src/sales/db.ts';
 import type { Events } from '../../src/sales/events.ts';
+import { testLoops } from '../support/loops.ts';
 
 let touched: string[] = [];
 
@@ -84,10 +85,10 @@ async function readerOverRows(queries: string[]): Promise<HttpDeps['published']>
     db,
     events: forbidden('events'),
     clock: systemClock,
-    log: silentLogger,
   });
-  await reader.start();
-  await reader.stop();
+  const loops = testLoops();
+  await reader.start(loops);
+  await loops.stop();
   return reader;
 }
 
@@ -143,7 +144,6 @@ test('a layout is read and compressed once, whatever other hashes are asked for'
       },
     } as unknown as Events,
     clock: systemClock,
-    log: silentLogger,
   });
   const [first, second] = await Promise.all([reader.layout('abc'), reader.layout('abc')]);
   assert.ok(first && first === second);

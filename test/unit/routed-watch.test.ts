@@ -7,6 +7,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { RedisPrimary } from '../../src/runtime/redis-store.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
+import { testLoops } from '../support/loops.ts';
 
 /** The leader's watch over a Redis and a partition's row that do what a test tells them to. */
 
@@ -78,7 +79,7 @@ function stage(row: Partial<PartitionRow>, options: { configured?: boolean } = {
   });
   /** Runs the watch until the condition holds. */
   async function until(condition: () => boolean): Promise<void> {
-    watch.start();
+    watch.start(testLoops());
     const end = performance.now() + 5_000;
     while (!condition()) {
       assert.ok(performance.now() < end, `waited in vain; done: ${JSON.stringify(done)}`);
