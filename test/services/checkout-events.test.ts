@@ -129,8 +129,9 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
   );
   const hanging = async () => (await simulator.struck()).delay_before === 2;
   const before = Date.now();
-  patient.inbox.start();
-  patient.reconciler.start();
+  const loops = testLoops();
+  patient.inbox.start(loops);
+  patient.reconciler.start(loops);
   try {
     await patient.checkout.providerEvent(event(told.intent));
     await dueNow(driven.order);
@@ -148,7 +149,7 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
   } finally {
     for (const id of silences) await simulator.endFault(id);
     await simulator.restart();
-    await Promise.all([patient.inbox.stop(), patient.reconciler.stop()]);
+    await loops.stop();
   }
   await reconcile(database, desk);
   await auditEvent(database, simulator, stage.event);
