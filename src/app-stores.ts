@@ -110,10 +110,14 @@ export function openRedisStores(settings: RedisSettings, parts: Parts): RedisSto
 
 function openRedis(name: string, url: string, prefix: string, parts: Parts): OpenRedis {
   const store = createRedisStore({ name, url, ...parts });
+  const arbiter = createRedisArbiter({ store, prefix, clock: parts.clock });
   return {
     store,
-    arbiter: createRedisArbiter({ store, prefix, clock: parts.clock }),
-    trust: (event, partition, runIds) => store.trust(partitionTag(prefix, event, partition), runIds),
+    arbiter,
+    trust(event, partition, runIds, known) {
+      store.trust(partitionTag(prefix, event, partition), runIds);
+      if (known) arbiter.floor({ event, partition, epoch: known.epoch }, known.granted);
+    },
     primaries: () => store.primaries(),
     onChange: (listener) => store.onChange(listener),
   };
@@ -137,13 +141,14 @@ export interface ArbiterOptions extends Pick<Parts, 'clock' | 'log'> {
 export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postgres: Arbiter } {
   const { db, events, redis } = options;
   const postgres = createPostgresArbiter({ db });
-  const { report } = createPartitionModes({ db });
+  const { report, granted } = createPartitionModes({ db });
   const arbiter = createRoutedArbiter({
     ...options,
     postgres,
     redis: redis.named,
     modes: modeReader(events),
     report,
+    granted,
   });
   return { arbiter, postgres };
 }

@@ -55,12 +55,12 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
 
   async function reserve(command: Parameters<Checkout['reserve']>[0]): Promise<CheckoutReserveOutcome> {
     const { hold, ...rest } = command;
-    const { event, partition, visitor, holder, epoch } = hold;
+    const { event, partition, visitor, holder, epoch, grant } = hold;
     const order = orderIdOf(hold.hold);
     // The order outlives its hold: a repeat after the sale still finds it.
     const before = await record.findOrder(order);
     if (before) return repeated(before);
-    const proof = await arbiter.extend({ event, partition, epoch, hold: hold.hold, visitor, order });
+    const proof = await arbiter.extend({ event, partition, epoch, hold: hold.hold, visitor, order, grant });
     if (proof.kind === 'bound') return { kind: 'hold_gone' };
     if (proof.kind === 'hold_gone') {
       const meanwhile = await record.findOrder(order);
@@ -231,11 +231,12 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     const order = orderIdOf(hold.hold);
     const outcome = await record.abandon(hold, order);
     if (outcome.kind === 'ordered') return outcome;
-    const { event, partition, epoch, visitor } = hold;
+    const { event, partition, epoch, grant, visitor } = hold;
     const released = await arbiter.release({
       event,
       partition,
       epoch,
+      grant,
       hold: hold.hold,
       visitor,
       force: order,

@@ -169,6 +169,8 @@ export interface ExtendCommand {
   hold: HoldId;
   visitor: Visitor;
   order: OrderId;
+  /** Of the hold's receipt, under `epoch`: a store that has given fewer numbers answers `stale`. */
+  grant?: number;
 }
 export type ExtendOutcome =
   | { kind: 'extended'; hold: Hold }
@@ -185,6 +187,8 @@ export interface ReleaseCommand {
   visitor: Visitor;
   /** The order that this hold was bound to and that the caller has just closed. */
   force?: OrderId;
+  /** As in `ExtendCommand`. */
+  grant?: number;
 }
 export type ReleaseOutcome =
   | { kind: 'released'; seats: SeatNo[] }

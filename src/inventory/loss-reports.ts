@@ -12,8 +12,11 @@ export interface LossReports {
   fault(event: EventNo, row: PartitionRow, fault: StoreFault): void;
   /** A call was answered. */
   well(event: EventNo, row: PartitionRow): void;
-  /** It does not know the epoch that the row, read anew, names. */
-  forgot(event: EventNo, row: PartitionRow): void;
+  /**
+   * It does not know the epoch that the row, read anew, names, or has given fewer numbers under it than `granted`, which the
+   * others may not know yet.
+   */
+  forgot(event: EventNo, row: PartitionRow, granted: number): void;
   /** The row names a Redis that this process was not given: the operator's to mend. */
   unconfigured(event: EventNo, row: PartitionRow): void;
 }
@@ -27,6 +30,7 @@ const complainEveryMs = 10_000;
 export function createLossReports(options: {
   modes: ModeReader;
   report: PartitionModes['report'];
+  granted: PartitionModes['granted'];
   reporter: string;
   onLoss?: (event: EventNo, partition: PartitionNo) => void;
   clock: Clock;
@@ -74,8 +78,14 @@ export function createLossReports(options: {
     well(event, row) {
       if (suspects.size > 0) suspects.delete(keyOf(event, row));
     },
-    forgot(event, row) {
+    forgot(event, row, granted) {
       onLoss(event, row.partition);
+      if (granted > row.granted && isDue(`granted/${keyOf(event, row)}`, reportEveryMs)) {
+        const { partition, epoch } = row;
+        options
+          .granted({ event, partition, epoch }, granted)
+          .catch((err: unknown) => log.warn({ err, event, partition }, 'could not store the number given'));
+      }
       lost(event, row, 'forgot');
     },
     unconfigured(event, row) {

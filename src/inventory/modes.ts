@@ -13,6 +13,8 @@ export interface PartitionModes {
    * restore. Degrading: mode `postgres`, a new epoch, grace of `graceMs`; open orders are counted as the quota's entries again.
    */
   report(command: ReportCommand): Promise<ReportOutcome>;
+  /** A number that the partition's Redis has given under `epoch`, for all processes to know. Never lowers what is known. */
+  granted(at: PartitionEpoch, granted: number): Promise<void>;
   /**
    * First step of a rebuild: a new epoch to rebuild under; the mode stays `postgres`. Conditional on the leader's term. `above`:
    * an epoch that the store knows and the new one exceeds.
@@ -107,8 +109,16 @@ export interface RebuildableArbiter extends Arbiter {
   open(
     command: PartitionEpoch & { phase: DecidedPhase; lastGrant: number },
   ): Promise<{ kind: 'opened' } | Stale>;
-  /** Whether it answers, under which epoch (0: none), and whether it can be written to. Writes a key of its own. */
-  probe(event: EventNo, partition: PartitionNo): Promise<{ epoch: number; time: number }>;
+  /**
+   * Whether it answers, under which epoch (0: none), the last number it has given, and whether it can be written to. Writes a
+   * key of its own.
+   */
+  probe(event: EventNo, partition: PartitionNo): Promise<{ epoch: number; time: number; grant: number }>;
+  /**
+   * Returns the highest number that this process knows was given under the epoch, `atLeast` included. A store that has given
+   * fewer is an older copy of itself: from here on it is refused, as one that lost its memory.
+   */
+  floor(at: PartitionEpoch, atLeast?: number): number;
 }
 export interface PartitionEpoch {
   event: EventNo;

@@ -24,6 +24,7 @@ interface MovedRow extends StoredSeats {
 
 const statements = {
   report: 'SELECT * FROM partition_report($1,$2,$3,$4,$5,$6,$7,$8,$9)',
+  granted: 'SELECT partition_granted($1,$2,$3,$4)',
   begin: 'SELECT * FROM partition_begin($1,$2,$3,$4)',
   move: 'SELECT * FROM partition_move($1,$2,$3,$4,$5)',
   seats: 'SELECT * FROM partition_seats($1,$2)',
@@ -66,6 +67,10 @@ export function createPartitionModes(options: {
       if (row.kind === 'settling') return { kind: 'settling', afterMs: row.after_ms };
       assert(row.kind === 'noted' || row.kind === 'changed', `a report answered ${row.kind}`);
       return { kind: row.kind };
+    },
+
+    async granted({ event, partition, epoch }, granted) {
+      await ask('granted', [event, partition, epoch, granted]);
     },
 
     async begin({ event, partition, term, above = 0 }) {

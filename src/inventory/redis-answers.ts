@@ -48,12 +48,23 @@ function answerOf(reply: unknown): { code: Code; answer: unknown[] } {
   return { code, answer };
 }
 
-/** The answers of a call for several requests, or the epoch that all of them find instead of theirs. */
-export function batchOf(reply: unknown, requests: number): unknown[] | Stale {
+/**
+ * The answers of a call for several requests and the last number that the partition has given, or the epoch that all of them
+ * find instead of theirs.
+ */
+export function batchOf(reply: unknown, requests: number): { grant: number; answers: unknown[] } | Stale {
   const { code, answer } = answerOf(reply);
   if (code === 'stale') return staleOf(answer);
-  assert(code === 'done' && answer.length === requests + 1, `${requests} answers, not ${answer.length - 1}`);
-  return answer.slice(1);
+  assert(code === 'done' && answer.length === requests + 2, `${requests} answers, not ${answer.length - 2}`);
+  return { grant: countOf(answer[1], 'a grant'), answers: answer.slice(2) };
+}
+
+/** Null: nothing is kept there. */
+export function projectedOf(reply: unknown): { grant: number; epoch: number } | null {
+  const { code, answer } = answerOf(reply);
+  if (code === 'stale') return null;
+  assert(code === 'done', `done, not ${code}`);
+  return { grant: countOf(answer[1], 'a grant'), epoch: countOf(answer[2], 'an epoch') };
 }
 
 /** Of a call that has nothing to say but that it was done. */
@@ -199,9 +210,13 @@ export function sweptOf(reply: unknown): { count: number; more: boolean } {
   return { count: countOf(count, 'a count'), more: more === 1 };
 }
 
-export function probeOf(reply: unknown): { epoch: number; time: number } {
-  const [epoch, time] = listOf(reply, 'a probe');
-  return { epoch: countOf(epoch, 'an epoch'), time: countOf(time, 'a time') };
+export function probeOf(reply: unknown): { epoch: number; time: number; grant: number } {
+  const [epoch, time, grant] = listOf(reply, 'a probe');
+  return {
+    epoch: countOf(epoch, 'an epoch'),
+    time: countOf(time, 'a time'),
+    grant: countOf(grant, 'a grant'),
+  };
 }
 
 function unexpected(code: Code, operation: string): Error {

@@ -28,7 +28,7 @@ export async function readRedisHolds(
   let cursor = '0';
   let run = '';
   do {
-    const answer = await store.call(tag, script, partitionKeys(tag), [cursor, fieldsPerCall]);
+    const answer = await store.call(tag, script, partitionKeys(tag), [0, 0, cursor, fieldsPerCall]);
     assert(Array.isArray(answer) && answer.length >= 3, 'holds: an epoch, a cursor and a run');
     if (answer[0] === 0) {
       throw new StoreFault(

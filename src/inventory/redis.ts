@@ -16,6 +16,7 @@ import type {
   Stale,
 } from './arbiter.ts';
 import { ascending, type CheckedClaim, checkedClaim } from './claims.ts';
+import { createFloors } from './floors.ts';
 import type { PartitionEpoch, RebuildableArbiter, StoredHold } from './modes.ts';
 import {
   batchOf,
@@ -24,6 +25,7 @@ import {
   foundOf,
   holdOutcomeOf,
   probeOf,
+  projectedOf,
   recoverOutcomeOf,
   releaseOutcomeOf,
   snapshotOf,
@@ -68,12 +70,13 @@ const never = Number.MAX_SAFE_INTEGER;
 export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArbiter {
   const { store, prefix, clock, claimsPerCall } = options;
   const scripts = readScripts();
+  const floors = createFloors();
 
-  const run = (name: ScriptName, at: Place, args: readonly RedisArg[]): Promise<unknown> => {
+  const run: Run = (name, at, args) => {
     const tag = partitionTag(prefix, at.event, at.partition);
     const keys = partitionKeys(tag);
     if (name === 'probe' || name === 'begin') keys.push(probeKey(tag));
-    return store.call(tag, scripts[name], keys, args);
+    return store.call(tag, scripts[name], keys, [...floors.of(at), ...args]);
   };
 
   /** Requests to one partition under one epoch go together. */
@@ -88,11 +91,14 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       weightOf,
       requestsMax: claimsPerCall,
       send: async (requests) => {
-        const at = placeOf(requests[0]!);
-        const args: RedisArg[] = [at.epoch];
+        const { event, partition, epoch } = placeOf(requests[0]!);
+        const at = { event, partition, epoch };
+        const args: RedisArg[] = [];
         for (const request of requests) pushFields(request, args);
-        const answers = batchOf(await run(name, at, args), requests.length);
-        return Array.isArray(answers) ? answers : requests.map(() => answers);
+        const outcome = batchOf(await run(name, at, args), requests.length);
+        if (isStale(outcome)) return requests.map(() => outcome);
+        floors.raise(at, outcome.grant);
+        return outcome.answers;
       },
     });
     return (request) => {
@@ -145,16 +151,19 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       return isStale(answer) ? answer : holdOutcomeOf(answer, command, claim.quantity);
     },
     extend: async (command) => {
+      floors.raise(command, command.grant);
       const answer = await askExtend(checkedIds(command, [command.hold, command.order]));
       return isStale(answer) ? answer : extendOutcomeOf(answer, command);
     },
     release: async (command) => {
+      floors.raise(command, command.grant);
       const answer = await askRelease(checkedIds(command, [command.hold, command.force ?? null]));
       return isStale(answer) ? answer : releaseOutcomeOf(answer);
     },
     recover: async ({ receipt, ...at }) => {
       checkedIds(at, [receipt.hold]);
-      const answer = await run('recover', at, [at.epoch, receipt.hold, receipt.visitor]);
+      if (receipt.epoch === at.epoch) floors.raise(at, receipt.grant);
+      const answer = await run('recover', at, [receipt.hold, receipt.visitor]);
       return recoverOutcomeOf(answer, { ...at, visitor: receipt.visitor });
     },
     find: async (event, partition, hold) => {
@@ -164,20 +173,31 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       return found.hold;
     },
     load: (command) => load(run, command),
-    project: (command) => project(run, command),
+    project: async (command) => {
+      const at = { event: command.event, partition: command.partition };
+      const seen = await project(run, command);
+      if (!seen) throw notAnswering(at.event, at.partition);
+      floors.raise({ ...at, epoch: seen.epoch }, seen.grant);
+    },
     sweep,
     snapshot,
-    begin: async (at) => doneOf(await run('begin', at, [checkedEpoch(at)])) ?? { kind: 'begun' },
+    begin: async (at) => doneOf(await run('begin', checkedEpoch(at), [])) ?? { kind: 'begun' },
     remember: (command) => remember(run, command),
     open: async ({ phase, lastGrant, ...at }) => {
-      const args = [checkedEpoch(at), ...phaseFields(phase), lastGrant];
-      return doneOf(await run('open', at, args)) ?? { kind: 'opened' };
+      const args = [...phaseFields(phase), lastGrant];
+      return doneOf(await run('open', checkedEpoch(at), args)) ?? { kind: 'opened' };
     },
-    probe: async (event, partition) => probeOf(await run('probe', { event, partition }, [])),
+    probe: async (event, partition) => {
+      const seen = probeOf(await run('probe', { event, partition }, []));
+      floors.raise({ event, partition, epoch: seen.epoch }, seen.grant);
+      return seen;
+    },
+    floor: (at, atLeast) => floors.raise(at, atLeast),
   };
 }
 
-type Place = { event: EventNo; partition: PartitionNo };
+/** Without an epoch: whichever the store is under. */
+type Place = { event: EventNo; partition: PartitionNo; epoch?: number };
 type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
 interface AskedClaim {
   command: HoldCommand;
@@ -185,19 +205,20 @@ interface AskedClaim {
 }
 
 const load = async (run: Run, command: LoadCommand): ReturnType<Arbiter['load']> => {
-  checkedEpoch(command);
-  const { seats, phase } = command;
+  const { seats, phase, ...at } = checkedEpoch(command);
   const lists = chunksOf(changeFields(seats), seatsPerLoad * 3);
   for (const list of lists.length > 0 ? lists : [[]]) {
-    const stale = doneOf(await run('load', command, [command.epoch, ...phaseFields(phase), list.join(' ')]));
+    const stale = doneOf(await run('load', at, [...phaseFields(phase), list.join(' ')]));
     if (stale) return stale;
   }
   return { kind: 'loaded', seats: seats.length };
 };
 
 /** In one step unless it is very large: then the holds' part goes first. */
-const project = async (run: Run, command: ProjectCommand): Promise<void> => {
-  const { changes, ordered, ended, phase } = command;
+const project = async (
+  run: Run,
+  { event, partition, changes, ordered, ended, phase }: ProjectCommand,
+): Promise<ReturnType<typeof projectedOf>> => {
   const fields = changeFields(changes);
   const holds = [
     ...ordered.map((hold) => ({ hold, ordered: true })),
@@ -206,6 +227,7 @@ const project = async (run: Run, command: ProjectCommand): Promise<void> => {
   const holdLists = chunksOf(holds, holdsPerProject);
   const changeLists = chunksOf(fields, changesPerProject * 3);
   const calls = Math.max(holdLists.length, changeLists.length, 1);
+  let seen: ReturnType<typeof projectedOf> = null;
   for (let i = 0; i < calls; i++) {
     const list = holdLists[i] ?? [];
     const args = [
@@ -213,19 +235,20 @@ const project = async (run: Run, command: ProjectCommand): Promise<void> => {
       (changeLists[i] ?? []).join(' '),
       list.filter((one) => one.ordered).length,
     ];
-    doneOf(await run('project', command, [...args, ...list.map((one) => one.hold)]));
+    seen = projectedOf(await run('project', { event, partition }, [...args, ...list.map((one) => one.hold)]));
+    if (!seen) break;
   }
+  return seen;
 };
 
 const remember = async (
   run: Run,
   command: PartitionEpoch & { holds: StoredHold[] },
 ): ReturnType<RebuildableArbiter['remember']> => {
-  checkedEpoch(command);
-  const lists = chunksOf(command.holds, holdsPerRemember);
+  const { holds, ...at } = checkedEpoch(command);
+  const lists = chunksOf(holds, holdsPerRemember);
   for (const list of lists.length > 0 ? lists : [[]]) {
-    const args = [command.epoch, ...list.flatMap(storedFields)];
-    const stale = doneOf(await run('remember', command, args));
+    const stale = doneOf(await run('remember', at, list.flatMap(storedFields)));
     if (stale) return stale;
   }
   return { kind: 'remembered' };
@@ -291,9 +314,9 @@ function seatNos(seats: readonly number[]): readonly number[] {
   return seats;
 }
 
-function checkedEpoch(at: { epoch: number }): number {
+function checkedEpoch<At extends { epoch: number }>(at: At): At {
   assert(Number.isSafeInteger(at.epoch) && at.epoch > 0, `epoch ${at.epoch}`);
-  return at.epoch;
+  return at;
 }
 
 const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -15,6 +15,8 @@ export interface PartitionRow {
   /** The configured Redis that it is pinned to; null: the default one. */
   store: string | null;
   runIds: string[];
+  /** A number that its Redis has given under `epoch`. */
+  granted: number;
   /** Epoch ms by Postgres's clock; until then only receipts are honoured. */
   graceUntil: number | null;
 }
@@ -31,8 +33,13 @@ export interface ModeReader {
 /** One configured Redis: its arbiter, and which of its servers are trusted with a partition. */
 export interface RedisArbiter {
   arbiter: RebuildableArbiter;
-  /** Cheap when nothing changes. */
-  trust(event: EventNo, partition: PartitionNo, runIds: readonly string[]): void;
+  /** `known`: a number given under that epoch; a server that has given fewer is not believed. Cheap when nothing changes. */
+  trust(
+    event: EventNo,
+    partition: PartitionNo,
+    runIds: readonly string[],
+    known?: { epoch: number; granted: number },
+  ): void;
 }
 /** By its name in a partition's row; null when this process was not given one of that name. */
 export type RedisArbiters = (store: string | null) => RedisArbiter | null;
@@ -42,6 +49,7 @@ export interface RoutedArbiterOptions {
   redis: RedisArbiters;
   modes: ModeReader;
   report: PartitionModes['report'];
+  granted: PartitionModes['granted'];
   /** This process's name in its reports. */
   reporter: string;
   /** Told of each sign of a lost Redis, before any report: the leader probes at once. Must not throw. */
@@ -89,7 +97,7 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
       losses.unconfigured(event, row);
       return null;
     }
-    store.trust(event, row.partition, row.runIds);
+    store.trust(event, row.partition, row.runIds, row);
     return store.arbiter;
   }
 
@@ -135,8 +143,8 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     if (now.row.mode !== 'redis' || now.row.epoch !== row.epoch)
       return { kind: 'stale', epoch: now.row.epoch };
     if (outcome.kind !== 'stale') return outcome;
-    // The row still names the epoch that the store does not know: it lost its memory.
-    losses.forgot(event, row);
+    // The row still names the epoch that the store does not know: it lost its memory, or is an older copy.
+    losses.forgot(event, row, arbiter.floor({ event, partition, epoch: row.epoch }));
     return { kind: 'retry', afterMs: lostRetryMs };
   }
 

@@ -57,6 +57,8 @@ const evidenceNeeded = 2;
 /** Keys that are being moved between a cluster's nodes answer later; not that much later. */
 const busyMsMax = 5_000;
 const askEveryMs = 1_000;
+/** A write a partition and second at most, while its Redis grants. */
+const grantedEveryMs = 1_000;
 /** Seen well twice, this far apart, before a partition that was degraded goes back. */
 const steadyMs = 1_000;
 /** When grace ends, all who had to wait come at once: no moment for a move. */
@@ -72,6 +74,7 @@ interface Watched {
   /** A probe, rebuild or move back under way. */
   busy: boolean;
   probeDueAt: number;
+  grantedDueAt: number;
   restoreDueAt: number;
   steadySince: number | null;
   busySince: number | null;
@@ -108,6 +111,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       // What a former term's run is still doing is refused by its term; both at once would only be confusing.
       busy: known?.busy ?? false,
       probeDueAt: 0,
+      grantedDueAt: 0,
       restoreDueAt: 0,
       steadySince: null,
       busySince: null,
@@ -229,10 +233,10 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     const store = redis(row.store);
     // A leader without it cannot lead it, and other processes' word would come too late.
     if (!store) return { reason: 'unconfigured', weight: evidenceNeeded };
-    store.trust(event, row.partition, row.runIds);
+    store.trust(event, row.partition, row.runIds, row);
     const sent = clock.monotonic();
     const sentAt = clock.now();
-    let seen: { epoch: number; time: number };
+    let seen: { epoch: number; time: number; grant: number };
     try {
       seen = await store.arbiter.probe(event, row.partition);
     } catch (error) {
@@ -241,9 +245,21 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     }
     mine.busySince = null;
     if (seen.epoch !== row.epoch) return { reason: 'forgot', weight: evidenceNeeded };
+    noteGranted(event, row, mine, seen.grant);
     const roundTripMs = clock.monotonic() - sent;
     const fits = await clocks.fits({ time: seen.time, localTime: sentAt + roundTripMs / 2, roundTripMs });
     return fits ? null : { reason: 'clock', weight: 1 };
+  }
+
+  /** What Redis has given is known to all processes a second later, also to those that start then. */
+  function noteGranted(event: EventNo, row: PartitionRow, mine: Watched, granted: number): void {
+    const now = clock.monotonic();
+    if (granted <= row.granted || now < mine.grantedDueAt) return;
+    mine.grantedDueAt = now + grantedEveryMs;
+    const { partition, epoch } = row;
+    partitionModes
+      .granted({ event, partition, epoch }, granted)
+      .catch((err: unknown) => log.debug({ err, event, partition }, 'could not store the number given'));
   }
 
   // ---- restore ----
@@ -306,7 +322,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       if (!(await clocks.fits(primary)))
         return { kind: 'unfit', reason: `the clock of ${primary.address} is wrong` };
     }
-    return { kind: 'none', runIds: primaries.map(({ runId }) => runId) };
+    return { kind: 'none', runIds: primaries.map(({ run }) => run) };
   }
 
   async function rebuildNow(

@@ -3,8 +3,9 @@ import type { Logger } from './log.ts';
 import { type Random, systemRandom } from './random.ts';
 import { faultOfReply, RedisFault } from './redis-faults.ts';
 import { infoFields } from './redis-launch.ts';
-import type { RedisLink } from './redis-link.ts';
+import type { RedisIdentity, RedisLink } from './redis-link.ts';
 import type { RedisNode } from './redis-node.ts';
+import { isRunOf, nameOfRun } from './redis-run.ts';
 import { hostOf, redirectionOf } from './redis-slots.ts';
 import {
   callTimeoutMs,
@@ -26,6 +27,11 @@ export interface RedisStoreOptions {
 }
 
 const redirectionsMax = 5;
+/**
+ * A call asks first who answers, unless that was asked so short a time ago: a server cannot become a replica, copy another's
+ * memory and be a primary again in much less.
+ */
+const confirmEveryMs = 50;
 const probeTimeoutMs = 500;
 /** What the last step of a call is left with at least: to fail for want of a millisecond would help nobody. */
 const leastMs = 50;
@@ -36,7 +42,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
   const parsed = parseRedisUrl(options.url);
   if ('problem' in parsed) throw new Error(`the address of Redis ${name} ${parsed.problem}`);
   const listeners = new Set<() => void>();
-  const trusted = new Map<string, ReadonlySet<string>>();
+  const trusted = new Map<string, readonly string[]>();
   const topology = createTopology({
     name,
     seeds: parsed.value,
@@ -54,7 +60,8 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     if (!link?.identity) throw node.fault();
     if (!link.identity.primary)
       throw new RedisFault('store_unavailable', 'read_only', `${node.at} is a replica`);
-    if (!trusted.get(tag)?.has(link.identity.runId))
+    const { identity } = link;
+    if (!trusted.get(tag)?.some((name) => isRunOf(name, identity)))
       throw new RedisFault('store_unavailable', 'untrusted', `${node.at} is another run than is trusted`);
     return link;
   };
@@ -63,7 +70,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     name,
     call: (tag, script, keys, args) => callOn({ topology, usable, clock }, tag, script, keys, args),
     trust: (tag, runIds) => {
-      if (runIds) trusted.set(tag, new Set(runIds));
+      if (runIds) trusted.set(tag, runIds);
       else trusted.delete(tag);
     },
     primaries: async () => {
@@ -100,9 +107,14 @@ async function callOn(
   let load = false;
   for (let step = 0; ; step += 1) {
     const link = usable(tag, node);
+    const trustedAs = nameOfRun(link.identity!);
+    const confirmed = node.confirm(confirmEveryMs);
     try {
       const timeoutMs = step === 0 ? callTimeoutMs : leftMs();
-      return await evaluate(link, script, keys, args, { asking, load, timeoutMs });
+      const answer = await evaluate(link, script, keys, args, { asking, load, timeoutMs });
+      // It was asked before the script, so its answer is here as well.
+      if (confirmed) checkSame(trustedAs, await confirmed, node.at);
+      return answer;
     } catch (error) {
       if (step >= redirectionsMax || !(error instanceof Error) || error instanceof RedisFault) throw error;
       if (error.message.startsWith('NOSCRIPT')) {
@@ -111,7 +123,7 @@ async function callOn(
       }
       const redirection = redirectionOf(error.message, hostOf(node.at));
       if (!redirection) {
-        if (error.message.includes('READONLY')) node.doubt();
+        if (/READONLY|LOADING|MASTERDOWN/.test(error.message)) node.confirm(0);
         throw faultOfReply(error, node.at);
       }
       asking = redirection.kind === 'ASK';
@@ -119,6 +131,12 @@ async function callOn(
       await node.ready(leftMs());
     }
   }
+}
+
+/** The script ran, but on a memory that may have forgotten what was granted: what it says is worth nothing. */
+function checkSame(trustedAs: string, now: RedisIdentity, at: string): void {
+  if (now.primary && isRunOf(trustedAs, now)) return;
+  throw new RedisFault('outcome_unknown', 'untrusted', `${at} has another memory than was trusted`);
 }
 
 /** What goes before the script reaches the node right before it, on the same connection. */
@@ -144,7 +162,7 @@ const writeProbe = '#!lua\nreturn 1';
 
 async function look(address: string, link: RedisLink, clock: Clock): Promise<RedisPrimary> {
   const timeoutMs = probeTimeoutMs;
-  const { runId, primary } = await link.identify(timeoutMs);
+  const identity = await link.identify(timeoutMs);
   const refused = await link.send('eval', [writeProbe, 0], { timeoutMs }).then(
     () => false,
     (error: Error) => {
@@ -162,11 +180,12 @@ async function look(address: string, link: RedisLink, clock: Clock): Promise<Red
   const time = Number(seconds) * 1000 + Number(micros) / 1000 - roundTripMs / 2;
   return {
     address,
-    runId,
+    runId: identity.runId,
+    run: nameOfRun(identity),
     time,
     localTime,
     roundTripMs,
-    readOnly: !primary || refused,
+    readOnly: !identity.primary || refused,
     // The only keys of ours that expire are what is remembered of a join for a minute: the volatile policies cost that at most.
     evicts: policy.startsWith('allkeys-') ? policy : null,
   };

@@ -4,7 +4,7 @@ import { StoreFault } from './store-fault.ts';
  * Why a Redis did not serve a call, in the words that a partition's row and the operator are told:
  * - `unreachable`: no connection, it lets us not in, it is loading its file, or its cluster has no node for the slot;
  * - `timeout`: no answer in time, or an earlier question is still unanswered;
- * - `untrusted`: another run than the partition's row names;
+ * - `untrusted`: another run than the partition's row names, or the same one with another server's data;
  * - `read_only`: a replica, too few replicas, or a disk that it cannot write;
  * - `full`: `maxmemory` is reached;
  * - `busy`: keys are on their way between nodes, a long script runs, or too much of ours waits. Says nothing against it.

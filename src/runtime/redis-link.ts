@@ -3,11 +3,11 @@ import type { Clock } from './clock.ts';
 import { RedisFault } from './redis-faults.ts';
 import { infoFields } from './redis-launch.ts';
 import { createQuestions, type Questions } from './redis-questions.ts';
+import { type RedisRun, redisRun } from './redis-run.ts';
 import type { RedisAddress, RedisArg } from './redis-store.ts';
 
 /** Who answers at the other end, read when the connection was made and at each `identify`. */
-export interface RedisIdentity {
-  runId: string;
+export interface RedisIdentity extends RedisRun {
   /** A replica refuses writes, and what it knows may lag. */
   primary: boolean;
   cluster: boolean;
@@ -33,6 +33,11 @@ export interface RedisLink {
   send(name: string, args: readonly RedisArg[], options: SendOptions): Promise<unknown>;
   /** Asks again who is there. */
   identify(timeoutMs: number): Promise<RedisIdentity>;
+  /**
+   * Asks again, unless that was done within `maxAgeMs`, and returns the question that is under way; undefined: there is none.
+   * What is sent afterwards is answered by the same memory or a later one.
+   */
+  confirm(maxAgeMs: number): Promise<RedisIdentity> | undefined;
   close(reason: Error): void;
 }
 
@@ -51,6 +56,7 @@ export interface LinkOptions {
 
 const connectTimeoutMs = 1_000;
 const greetingTimeoutMs = 2_000;
+const confirmTimeoutMs = 500;
 /** A question unanswered for that long: the way there may be dead although nobody said so. */
 const stuckMs = 5_000;
 const questionsMax = 20_000;
@@ -90,6 +96,9 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
   });
   const transmit = createTransmitter(redis, at, questions, () => ended ?? lastError);
 
+  let askedAt = Number.NEGATIVE_INFINITY;
+  let confirming: Promise<RedisIdentity> | undefined;
+
   const identify = async (timeoutMs: number): Promise<RedisIdentity> => {
     const [server, replication] = await Promise.all([
       transmit('info', ['server'], { timeoutMs }),
@@ -97,6 +106,18 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     ]);
     identity = identityOf(String(server), String(replication), at);
     return identity;
+  };
+  const confirm = (maxAgeMs: number): Promise<RedisIdentity> | undefined => {
+    const now = clock.monotonic();
+    if (now - askedAt < maxAgeMs) return confirming;
+    askedAt = now;
+    const asked = identify(confirmTimeoutMs).finally(() => {
+      if (confirming === asked) confirming = undefined;
+    });
+    // Who waits for it hears; others need not.
+    asked.catch(() => {});
+    confirming = asked;
+    return asked;
   };
   const refuse = (): void => {
     if (ended) throw unreachable(at, ended);
@@ -132,6 +153,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
       refuse();
       return identify(timeoutMs);
     },
+    confirm,
     close,
   };
 }
@@ -210,7 +232,7 @@ function identityOf(server: string, replication: string, at: string): RedisIdent
   const fields = { ...infoFields(server), ...infoFields(replication) };
   if (!fields.run_id || !fields.role) throw new Error(`${at} does not say which run it is (INFO)`);
   return {
-    runId: fields.run_id,
+    ...redisRun(fields),
     primary: fields.role === 'master',
     cluster: fields.redis_mode === 'cluster',
     version: fields.redis_version ?? '',

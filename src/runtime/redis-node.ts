@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts';
 import type { Random } from './random.ts';
 import { RedisFault } from './redis-faults.ts';
-import { openLink, type RedisLink, unreachable } from './redis-link.ts';
+import { openLink, type RedisIdentity, type RedisLink, unreachable } from './redis-link.ts';
 import type { RedisAddress } from './redis-store.ts';
 
 /** One server's address, which is kept connected: after each loss a new link is opened, soon and then ever less often. */
@@ -14,8 +14,8 @@ export interface RedisNode {
   fault(): RedisFault;
   /** Resolves with the link as soon as there is one; rejects when the next attempt to connect fails, or after `patienceMs`. */
   ready(patienceMs: number): Promise<RedisLink>;
-  /** It refused a write as a replica does: who it is has to be asked again. */
-  doubt(): void;
+  /** The link's `confirm`. One that has become a replica is left, so that its promotion is seen. */
+  confirm(maxAgeMs: number): Promise<RedisIdentity> | undefined;
   close(): void;
 }
 
@@ -31,14 +31,13 @@ const delayMinMs = 20;
 const delayMaxMs = 500;
 /** A replica may have been promoted meanwhile, which only asking again shows. */
 const replicaAskMs = 500;
-const identifyMs = 500;
 
 export function createNode(options: NodeOptions): RedisNode {
   const { address, clock, random } = options;
   const at = `${address.host}:${address.port}`;
   let closed = false;
   let link: RedisLink;
-  let doubting = false;
+  let left: RedisLink | undefined;
   let delayMs = delayMinMs;
   let lastFault: Error = new RedisFault('store_unavailable', 'unreachable', `${at} is not connected yet`);
   let cancel: () => void = () => {};
@@ -76,6 +75,8 @@ export function createNode(options: NodeOptions): RedisNode {
     cancel = clock.after(wait, open);
   };
   const askReplica = (asked: RedisLink): void => {
+    if (left === asked) return;
+    left = asked;
     cancel = clock.after(replicaAskMs, () => {
       if (!asked.ended) asked.close(new RedisFault('store_unavailable', 'read_only', `${at} was a replica`));
     });
@@ -100,21 +101,16 @@ export function createNode(options: NodeOptions): RedisNode {
         const stop = clock.after(patienceMs, () => take(node.fault()));
         waiting.add(take);
       }),
-    doubt: () => {
-      const doubted = node.link;
-      if (!doubted || doubting) return;
-      doubting = true;
-      doubted
-        .identify(identifyMs)
-        .then(
-          ({ primary }) => {
-            if (!primary) askReplica(doubted);
-          },
-          () => {},
-        )
-        .finally(() => {
-          doubting = false;
-        });
+    confirm: (maxAgeMs) => {
+      const asked = node.link;
+      const answer = asked?.confirm(maxAgeMs);
+      answer?.then(
+        ({ primary }) => {
+          if (!primary) askReplica(asked!);
+        },
+        () => {},
+      );
+      return answer;
     },
     close: () => {
       closed = true;

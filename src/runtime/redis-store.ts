@@ -3,8 +3,8 @@ export { RedisFault, type RedisReason } from './redis-faults.ts';
 
 /**
  * One Redis (or Valkey): a single server, or a cluster reached through any of its nodes. Calls scripts by their SHA, on the
- * node that serves the keys' hash tag, and only on a node whose run id is trusted for that tag (design §4.4): one that was
- * restarted, or promoted, has another, whatever its memory says.
+ * node that serves the keys' hash tag, and only on a node whose run is trusted for that tag (design §4.4): one that was
+ * restarted, promoted, or a replica for a while, is another, whatever its memory says.
  */
 export interface RedisStore {
   /** As configured: `default`, or a name of ONSALE_REDIS_SERVERS. */
@@ -14,14 +14,15 @@ export interface RedisStore {
    * with a `reason`:
    * - `store_unavailable`: not connected, not trusted, loading, out of memory, read-only: nothing was done;
    * - `store_busy`: keys are being moved between nodes: nothing was done, worth a retry;
-   * - `outcome_unknown`: no answer in time, or the connection broke after sending.
+   * - `outcome_unknown`: no answer in time, the connection broke after sending, or the server's memory turned out to be
+   *   another than was trusted.
    * An error of the script itself is a bug and comes as it is. At most `callTimeoutMs` in all, redirections included. Nothing
    * is queued while there is no connection, nor behind a question that timed out and is still unanswered.
    */
   call(tag: string, script: LuaScript, keys: readonly string[], args: readonly RedisArg[]): Promise<unknown>;
   /**
-   * From now on only nodes with one of these run ids are trusted with the tag; null: none. A tag that nothing was said about
-   * is not trusted either.
+   * From now on only nodes with one of these runs (`RedisPrimary.run`) are trusted with the tag; null: none. A tag that nothing
+   * was said about is not trusted either.
    */
   trust(tag: string, runIds: readonly string[] | null): void;
   /**
@@ -61,6 +62,8 @@ export interface RedisPrimary {
   /** host:port */
   address: string;
   runId: string;
+  /** What `trust` takes: the run, and the history of its data (redis-run.ts). */
+  run: string;
   /** Redis's TIME, epoch ms, taken back by half of the round trip; and this process's clock at that instant. */
   time: number;
   localTime: number;

@@ -141,7 +141,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     const at = clock.monotonic();
     const modes = await db.query<PartitionMode>(
       'event_modes',
-      `SELECT partition, mode, epoch, store, run_ids AS "runIds", grace_until AS "graceUntil"
+      `SELECT partition, mode, epoch, store, run_ids AS "runIds", granted, grace_until AS "graceUntil"
        FROM event_partitions WHERE event_no = $1 ORDER BY partition`,
       [no],
     );

@@ -85,8 +85,10 @@ export interface PartitionMode {
   epoch: number;
   /** The configured Redis that the partition is pinned to; null: the default one. */
   store: string | null;
-  /** In `redis` mode: the run ids that are trusted with it. */
+  /** In `redis` mode: the runs that are trusted with it (runtime/redis-run.ts). */
   runIds: string[];
+  /** In `redis` mode: a number that was given under the epoch. A store that has given fewer is an older copy. */
+  granted: number;
   /** Epoch ms by Postgres's clock; until then only receipts are honoured. Null or past: no grace. */
   graceUntil: number | null;
 }

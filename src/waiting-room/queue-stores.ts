@@ -166,7 +166,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       const offset = primaries
         .map(({ time, localTime }) => time - localTime)
         .reduce((worst, one) => (Math.abs(one) > Math.abs(worst) ? one : worst));
-      const runIds = primaries.map(({ runId }) => runId);
+      const runIds = primaries.map(({ run }) => run);
       store.trust(event, row.shard, runIds);
       const { epoch } = await store.probe(event, row.shard);
       return { kind: 'fit', runIds, offset, above: epoch };

@@ -20,6 +20,7 @@ arbiterSuite('routed', async () => {
     redis: () => null,
     modes: { read: (event, notBefore) => events.modesRead(event, notBefore) },
     report: async () => ({ kind: 'noted' }),
+    granted: async () => {},
     reporter: 'test',
     clock: systemClock,
     log: silentLogger,

@@ -75,6 +75,7 @@ async function stage(primary: TestRedis): Promise<Stage> {
         reasons[index]!.add(command.reason);
         return believed ? await world.modes.report(command) : { kind: 'noted' };
       },
+      granted: world.modes.granted,
       reporter: `web-${index}`,
       clock,
       log,

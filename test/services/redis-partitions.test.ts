@@ -72,6 +72,7 @@ async function stage(): Promise<Stage> {
       redis: (name) => arbiters[names.indexOf(name ?? '')] ?? null,
       modes: { read: createEvents({ db, clock }).modesRead },
       report: modes.report,
+      granted: modes.granted,
       reporter: `web-${index}`,
       clock,
       log,

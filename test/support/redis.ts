@@ -8,6 +8,7 @@ import { findRedis, RedisServerFault } from '../../src/runtime/redis-install.ts'
 import {
   endWithParent,
   freePort,
+  infoFields,
   launchRedis,
   type RedisProcess,
   stopRedisProcess,
@@ -130,6 +131,22 @@ export async function testRedis(t?: TestContext, options: TestRedisOptions = {})
   open.add(server);
   t?.after(() => server.stop());
   return server;
+}
+
+/** The fields of INFO. */
+export async function infoOf(client: Redis): Promise<Record<string, string>> {
+  return infoFields(await client.info());
+}
+
+/** Waits until it is a replica that has its primary's data. */
+export async function untilReplicated(client: Redis): Promise<void> {
+  const end = systemClock.monotonic() + 20_000;
+  for (;;) {
+    const { role, master_link_status: link } = await infoOf(client);
+    if (role === 'slave' && link === 'up') return;
+    if (systemClock.monotonic() > end) throw new Error('the replica has not got its data');
+    await systemClock.sleep(20);
+  }
 }
 
 async function startOnFreePort(

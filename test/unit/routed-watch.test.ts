@@ -50,6 +50,7 @@ function stage(row: Partial<PartitionRow>, options: { configured?: boolean } = {
         {
           address: 'a:1',
           runId: 'run',
+          run: 'run',
           time: now,
           localTime: now,
           roundTripMs: 1,

@@ -67,6 +67,7 @@ function stage(row: Partial<PartitionRow>) {
       reports.push(command);
       return { kind: 'noted' };
     },
+    granted: async () => {},
     reporter: 'me',
     onLoss: () => {
       state.losses += 1;

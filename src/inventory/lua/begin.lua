@@ -1,10 +1,9 @@
 -- begin: forgets all of the partition and begins to load it under a new epoch.
 -- KEYS    those of partition.lua; 6 the probe's
--- ARGV    1 epoch
+-- ARGV    1 epoch   2 floor: 0
 -- RETURNS {stale, epoch} or {done}
 -- RULES   Only under a higher epoch; repeated under the same one only while nothing has been loaded, so that a repetition that
 --         comes late destroys nothing.
-local asked = tonumber(ARGV[1])
 if begun == asked and epoch == asked and not ready and last_seat < 0 and call('ZCARD', DUE) == 1 then return { CODE.done } end
 if not asked or begun >= asked then return { CODE.stale, begun } end
 call('UNLINK', META, BITS, CODES, STATE, DUE)

@@ -1,11 +1,13 @@
 -- decisions: how what Postgres decided enters a partition; stands behind partition.lua in load, project, open.
 -- RULES A version that is not higher is ignored. `available` takes back a decision, never a hold; the others end the seat's
 --       lease, and its hold then no longer stands (S5). A seat that is not of this partition is ignored.
+local has_decided = false
 local function decide(seat, version, code)
   if seat > last_seat then return end
   local was = call('GETRANGE', CODES, seat, seat)
   if was == 'x' then return end
   if version <= tonumber(call('HGET', STATE, 'd' .. seat) or 1) then return end
+  has_decided = true
   call('HSET', STATE, 'd' .. seat, version)
   call('SETRANGE', CODES, seat, code)
   if code ~= 0 then
@@ -18,6 +20,7 @@ end
 
 local function decide_phase(to, version)
   if to == nil or version <= phase_version then return end
+  has_decided = true
   phase, phase_version = to, version
   call('HSET', META, 'phase', to, 'phase_version', version)
 end

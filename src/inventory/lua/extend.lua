@@ -1,11 +1,11 @@
 -- extend: binds holds to one order each and sets their deadlines once: at least 5 min left, at most 15 since the grant.
 -- KEYS    those of partition.lua
--- ARGV    1 epoch; then for each: hold, visitor, order
--- RETURNS {stale, epoch} or {done, answer…}: {extended, hold…}, {bound, order}, {hold_gone}
+-- ARGV    1 epoch   2 floor; then for each: hold, visitor, order
+-- RETURNS {stale, epoch} or {done, last grant, answer…}: {extended, hold…}, {bound, order}, {hold_gone}
 -- RULES   S5 S6. Repeatable with the same order: the deadline is not moved again. An ordered hold still answers (P1).
 local FIELDS = 3
-if answering == 0 or answering ~= tonumber(ARGV[1]) then return { CODE.stale, answering } end
-if (#ARGV - 1) % FIELDS ~= 0 then return redis.error_reply('ERR extend: malformed request') end
+if answering == 0 or answering ~= asked then return { CODE.stale, answering } end
+if (#ARGV - 2) % FIELDS ~= 0 then return redis.error_reply('ERR extend: malformed request') end
 
 local function bind(hold, r, order)
   local seats = covered(hold, r)
@@ -13,10 +13,11 @@ local function bind(hold, r, order)
   r[DEADLINE] = math.max(r[DEADLINE], math.min(now + EXTEND_TO_MS, r[GRANTED] + LIFE_MAX_MS))
   for _, seat in ipairs(seats) do call('HSET', STATE, 's' .. seat, r[DEADLINE] .. ':' .. hold) end
   write(hold, r, r[DEADLINE])
+  give_number()
 end
 
-local answers = { CODE.done }
-for at = 2, #ARGV, FIELDS do
+local answers = { CODE.done, 0 }
+for at = 3, #ARGV, FIELDS do
   local hold, order = ARGV[at], ARGV[at + 2]
   local r = read(hold)
   local answer = { CODE.hold_gone }
@@ -30,4 +31,5 @@ for at = 2, #ARGV, FIELDS do
   end
   answers[#answers + 1] = answer
 end
+answers[2] = last_grant
 return answers

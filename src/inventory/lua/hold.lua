@@ -1,16 +1,16 @@
 -- hold: claims to sets of seats, each all or nothing (S2), within the holder's quota (S7), idempotent by hold id; one after
 -- the other, so that each finds what those before it took.
 -- KEYS    those of partition.lua
--- ARGV    1 epoch; then for each claim: hold, visitor, holder, request, replaced hold or '', and whole numbers side by side:
+-- ARGV    1 epoch   2 floor; then for each claim: hold, visitor, holder, request, replaced hold or '', and whole numbers side by side:
 --         kind (index of claimKinds), quantity, ttl ms, seats max, not after in ms, then seats (ascending; groups one after the
 --         other) or, of units, first count start
--- RETURNS {stale, epoch} or {done, answer…}: {granted, granted at, deadline, grant, seats}, {repeated or hold_exists, hold…},
+-- RETURNS {stale, epoch} or {done, last grant, answer…}: {granted, granted at, deadline, grant, seats}, {repeated or hold_exists, hold…},
 --         {taken, seats}, {quota, used}, {not_open, phase}, {mismatch}, {hold_gone}, {too_late}
 -- RULES   S2 S3 S4 S6 S7. Refusals in this order: the id's own past, phase, time, seats, the visitor's other hold, quota.
 local FIELDS = 6
-if answering == 0 or answering ~= tonumber(ARGV[1]) then return { CODE.stale, answering } end
+if answering == 0 or answering ~= asked then return { CODE.stale, answering } end
 local numbers_of = {}
-for at = 2, #ARGV, FIELDS do
+for at = 3, #ARGV, FIELDS do
   local list = { string.match(ARGV[at + 5] or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) ([%d ]+)$') }
   if #list ~= 6 then return redis.error_reply('ERR hold: malformed claim') end
   numbers_of[at] = list
@@ -66,8 +66,9 @@ local function claim(at)
   return grant(at, seats, now + list[3], ids, own_id, own)
 end
 
-local before, answers = last_grant, { CODE.done }
-for at = 2, #ARGV, FIELDS do answers[#answers + 1] = claim(at) end
+local before, answers = last_grant, { CODE.done, 0 }
+for at = 3, #ARGV, FIELDS do answers[#answers + 1] = claim(at) end
 if last_grant > before then call('HSET', META, 'grant', last_grant) end
 write_due()
+answers[2] = last_grant
 return answers

@@ -1,10 +1,10 @@
 -- load: makes seats known, while loading and after; of a seat that is known the higher version counts.
 -- KEYS    those of partition.lua
--- ARGV    1 epoch, 2 phase or '', 3 its version or '', 4 seats (seat version code, side by side)
+-- ARGV    1 epoch   2 floor   3 phase or ''   4 its version or ''   5 seats (seat version code, side by side)
 -- RETURNS {stale, epoch} or {done}
 -- RULES   Unless the epoch is this one, nothing changes.
-if epoch == 0 or epoch ~= tonumber(ARGV[1]) then return { CODE.stale, epoch } end
-local list = numbers(ARGV[4])
+if epoch == 0 or epoch ~= asked then return { CODE.stale, epoch } end
+local list = numbers(ARGV[5])
 if not list or #list % 3 ~= 0 then return redis.error_reply('ERR load: malformed seats') end
 
 local highest = last_seat
@@ -28,5 +28,5 @@ for i = 1, #list, 3 do
     decide(seat, version, code)
   end
 end
-decide_phase(tonumber(ARGV[2]), tonumber(ARGV[3]))
+decide_phase(tonumber(ARGV[3]), tonumber(ARGV[4]))
 return { CODE.done }

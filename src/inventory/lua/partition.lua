@@ -1,12 +1,15 @@
 -- partition: what all scripts of one partition share; stands in front of each, behind the tables of redis-codes.ts.
--- KEYS  1 meta   hash: epoch, ready (0 while loading), phase, phase_version, grant (the last), last (the highest seat number)
+-- KEYS  1 meta   hash: epoch, ready (0 while loading), phase, phase_version, grant (the last number given to a grant or to
+--                any other change that a caller builds on), last (the highest seat number)
 --       2 bits   bit n is 1: seat n is not plainly free: decided, leased (also lapsed and unswept), or not of this partition
 --       3 codes  a character a seat: its decided state's index in seatStates, or x: not of this partition
 --       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version when not 1, h<hold> record, v<visitor> his live hold,
 --                q<holder> the holds that may count in his quota, each with a comma behind
 --       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; an order's without a lease: none;
 --                and a member of dashes that is never due, so that the key is always there
--- RULES A lease lapses by Redis's TIME alone (S3, S4). s<seat> exists only while the seat's decided state is available, and
+-- ARGV  1 epoch   2 floor: a number that the caller knows was given under that epoch, 0 for none; then the script's own
+-- RULES A partition that has given fewer numbers than the floor is an older copy of itself (D1): it answers nothing.
+--       A lease lapses by Redis's TIME alone (S3, S4). s<seat> exists only while the seat's decided state is available, and
 --       names the last hold that took it with that hold's own deadline. While the earliest of `due` lies ahead no lease has
 --       lapsed. A script reads its whole input before it writes, so that it never ends half-way.
 --       `state` would be a listpack, searched from end to end, until it has 512 fields (hash-max-listpack-entries): begin.lua
@@ -14,15 +17,23 @@
 local META, BITS, CODES, STATE, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local asked, floor = tonumber(ARGV[1]), tonumber(ARGV[2])
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = call('HMGET', META, 'epoch', 'ready', 'phase', 'phase_version', 'grant', 'last')
 local begun, ready = tonumber(meta[1] or 0), meta[2] == '1'
 local phase, phase_version = tonumber(meta[3] or -1), tonumber(meta[4] or -1)
 local last_grant, last_seat = tonumber(meta[5] or 0), tonumber(meta[6] or -1)
+local is_older = begun == asked and last_grant < floor
 -- Without one of its keys, evicted or deleted, a partition would grant what is taken: it is lost as a whole.
-local epoch = call('EXISTS', META, BITS, CODES, STATE, DUE) == 5 and begun or 0
+local epoch = not is_older and call('EXISTS', META, BITS, CODES, STATE, DUE) == 5 and begun or 0
 local answering = ready and epoch or 0
+
+-- Each change that a caller builds on has a number of its own, by which an older copy is known.
+local function give_number()
+  last_grant = last_grant + 1
+  call('HSET', META, 'grant', last_grant)
+end
 
 local function read(hold)
   local packed = call('HGET', STATE, 'h' .. hold)
