@@ -10,7 +10,7 @@ import {
   type RedisStore,
 } from '../../src/runtime/redis-store.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
-import { type TestRedis, testRedis, withoutRedis } from '../support/redis.ts';
+import { infoOf, type TestRedis, testRedis, untilReplicated, withoutRedis } from '../support/redis.ts';
 
 const skip = withoutRedis;
 const tag = 'onsale:1:0';
@@ -248,4 +248,97 @@ test('the clock of a server is told beside ours, taken back by half of the way',
   const [primary] = await store.primaries();
   assert.equal(primary!.address, `127.0.0.1:${server.port}`);
   assert.ok(Math.abs(primary!.time - primary!.localTime) <= primary!.roundTripMs + 2);
+});
+
+test('D1: a server that was a replica in between is refused by each process, whatever it asked meanwhile, until it is trusted again', {
+  skip,
+}, async (t) => {
+  const settings = { 'repl-diskless-sync-delay': 0 };
+  const [server, other] = await Promise.all([testRedis(t, { settings }), testRedis(t, { settings })]);
+  const [asking, silent] = [await connected(t, server), await connected(t, server)];
+  const [client, second] = [server.client(), other.client()];
+  const trustedRun = async (): Promise<string> => (await asking.primaries())[0]!.run;
+  const trustNow = async (): Promise<void> => {
+    const run = await trustedRun();
+    for (const store of [asking, silent]) store.trust(tag, [run]);
+  };
+  const alone = (): Promise<unknown> => client.replicaof('NO', 'ONE');
+  /** Whatever it answers, it is not this memory's count. */
+  const refuses = async (store: RedisStore): Promise<void> => {
+    const fault = await faultOf(store.call(tag, count, keys, []));
+    assert.equal(fault.reason, 'untrusted', fault.message);
+  };
+  const role = async (one: typeof client, wanted: string): Promise<void> => {
+    while ((await infoOf(one)).role !== wanted) await clock.sleep(10);
+  };
+
+  const ways: [string, () => Promise<void>][] = [
+    [
+      'a replica of an empty copy',
+      async () => {
+        await client.replicaof('127.0.0.1', other.port);
+        await untilReplicated(client);
+        await alone();
+      },
+    ],
+    [
+      'a replica of a server that is away, so that nothing was copied',
+      async () => {
+        await client.replicaof('127.0.0.1', 1);
+        await alone();
+      },
+    ],
+    [
+      'FAILOVER to its replica, and back',
+      async () => {
+        await second.replicaof('127.0.0.1', server.port);
+        await untilReplicated(second);
+        await client.call('FAILOVER', 'TO', '127.0.0.1', String(other.port));
+        await Promise.all([role(client, 'slave'), untilReplicated(client)]);
+        await second.call('FAILOVER', 'TO', '127.0.0.1', String(server.port));
+        await Promise.all([role(client, 'master'), untilReplicated(second)]);
+        await second.replicaof('NO', 'ONE');
+      },
+    ],
+    [
+      'promoted as Sentinel does it, after an election that was called back',
+      async () => {
+        await second.replicaof('127.0.0.1', server.port);
+        await untilReplicated(second);
+        // MULTI: REPLICAOF NO ONE, CONFIG REWRITE, CLIENT KILL TYPE normal; the former primary follows, and is promoted again.
+        await second.replicaof('NO', 'ONE');
+        await client.replicaof('127.0.0.1', other.port);
+        await untilReplicated(client);
+        await alone();
+      },
+    ],
+  ];
+  for (const [way, detour] of ways) {
+    await trustNow();
+    assert.equal(typeof (await silent.call(tag, count, keys, [])), 'number', way);
+    await detour();
+    // Longer than the short time in which the last look counts.
+    await clock.sleep(60);
+    await refuses(silent);
+    await untilFault(() => asking.call(tag, count, keys, []), 'untrusted');
+  }
+  await trustNow();
+  assert.equal(typeof (await silent.call(tag, count, keys, [])), 'number');
+});
+
+test('a primary that gets its first replica is the same run', {
+  skip,
+}, async (t) => {
+  const settings = { 'repl-diskless-sync-delay': 0 };
+  const [server, other] = await Promise.all([testRedis(t, { settings }), testRedis(t, { settings })]);
+  const store = await connected(t, server);
+  const [primary] = await store.primaries();
+  store.trust(tag, [primary!.run]);
+  assert.equal(await store.call(tag, count, keys, []), 1);
+  const replica = other.client();
+  await replica.replicaof('127.0.0.1', server.port);
+  await untilReplicated(replica);
+  assert.notEqual((await store.primaries())[0]!.run, primary!.run, 'its replication id is another');
+  await clock.sleep(60);
+  assert.equal(await store.call(tag, count, keys, []), 2);
 });

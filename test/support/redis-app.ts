@@ -15,8 +15,8 @@ export interface RedisApp extends TestApp {
   redis: TestRedis;
   /** By name. */
   servers: ReadonlyMap<string, TestRedis>;
-  /** The partition's row as it is now. */
-  row(partition?: number): Promise<PartitionMode>;
+  /** The partition's row as it is now, without the number that rises with each grant. */
+  row(partition?: number): Promise<Omit<PartitionMode, 'granted'>>;
   /** Waits for the mode; answers how long it took, ms. */
   untilMode(mode: PartitionMode['mode'], within?: { ms?: number; partition?: number }): Promise<number>;
   /** Grace is 10 s: over now. */
@@ -50,10 +50,11 @@ export async function startRedisApp(
 
   const rows = async (): Promise<PartitionMode[]> =>
     (await app.app.events.modesRead(app.eventNo, systemClock.monotonic())).modes;
-  const row = async (partition = 0): Promise<PartitionMode> => {
+  const row: RedisApp['row'] = async (partition = 0) => {
     const found = (await rows()).find((each) => each.partition === partition);
     assert.ok(found, `partition ${partition}`);
-    return found;
+    const { granted: _granted, ...rest } = found;
+    return rest;
   };
   async function untilMode(
     mode: PartitionMode['mode'],
