@@ -50,6 +50,7 @@ export function startController(
     events,
     arbiter: made.arbiter,
     postgres: made.postgres,
+    clock,
     log,
   });
   const admission = createAdmissionTask({

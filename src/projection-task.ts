@@ -2,6 +2,7 @@ import type { EventNo, PartitionNo } from './core/hold.ts';
 import { seatStates } from './core/hold.ts';
 import type { SeatNo } from './core/seat-map.ts';
 import type { Arbiter, DecidedPhase } from './inventory/arbiter.ts';
+import type { Clock } from './runtime/clock.ts';
 import type { Logger } from './runtime/log.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 import type { Db } from './sales/db.ts';
@@ -21,7 +22,7 @@ export interface ProjectionTask extends LeaderTask {
 
 /** The seats of a whole house are compared every other tick; orders, phases and whoever cannot wait in each. */
 const compareEveryTicks = 2;
-/** A decision that was not told within this time has been told by an earlier tick. */
+/** What was decided this long before the last tick that arrived is told again: it may have been committed only afterwards. */
 const recentMs = 30_000;
 /** A leader that has just taken over does not know what was told before: a payment's whole time. */
 const firstLookMs = 20 * 60_000;
@@ -34,30 +35,37 @@ export function createProjectionTask(options: {
   arbiter: Pick<Arbiter, 'project' | 'load' | 'snapshot'>;
   /** Postgres's own, whose snapshot is what was decided. */
   postgres: Pick<Arbiter, 'snapshot'>;
+  clock: Pick<Clock, 'monotonic'>;
   log: Logger;
 }): ProjectionTask {
-  const { db, events, arbiter, postgres, log } = options;
-  /** The epochs that were told everything once, by partition, in this term. */
-  const told = new Map<string, string>();
+  const { db, events, arbiter, postgres, clock, log } = options;
+  /** By partition: under which term and epoch its Redis took everything, and when the last telling that it took began. */
+  const told = new Map<string, { under: string; at: number }>();
   const running = new Map<EventNo, Promise<void>>();
 
   async function tellAll(event: EventNo, term: number, compare: boolean): Promise<void> {
     const rows = (await events.modes(event)).filter(({ mode }) => mode === 'redis');
     if (rows.length === 0) return;
-    const isNew = ({ partition, epoch }: { partition: PartitionNo; epoch: number }): boolean =>
-      told.get(`${event}/${partition}`) !== `${term}/${epoch}`;
+    const began = clock.monotonic();
+    const toldAt = ({ partition, epoch }: { partition: PartitionNo; epoch: number }): number | null => {
+      const last = told.get(`${event}/${partition}`);
+      return last?.under === `${term}/${epoch}` ? last.at : null;
+    };
+    const isNew = (row: { partition: PartitionNo; epoch: number }): boolean => toldAt(row) === null;
     const first = rows.some(isNew);
+    const since = Math.min(...rows.map((row) => toldAt(row) ?? began));
+    const withinMs = Math.ceil(began - since) + (first ? firstLookMs : recentMs);
     const [phase, orders] = await Promise.all([
       decidedPhase(db, event),
-      orderedHolds(db, event, { withinMs: first ? firstLookMs : recentMs, open: first }),
+      orderedHolds(db, event, { withinMs, open: first }),
     ]);
     for (const row of rows) {
       const { partition, epoch } = row;
       try {
         const seats = compare || isNew(row) ? await differences(event, partition, epoch) : [];
         const holds = orders.find((each) => each.partition === partition);
-        await tell(event, partition, seats, phase, holds);
-        told.set(`${event}/${partition}`, `${term}/${epoch}`);
+        if (!(await tell(event, partition, seats, phase, holds))) continue;
+        told.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
       } catch (error) {
         // A Redis that is away is the watch's to see, and keeps nobody else's from being told.
         if (!(error instanceof StoreFault)) throw error;
@@ -88,18 +96,19 @@ export function createProjectionTask(options: {
     return other.length > 0 ? await decidedSeats(db, event, other) : [];
   }
 
+  /** Returns whether all of it arrived. */
   async function tell(
     event: EventNo,
     partition: PartitionNo,
     changes: DecidedSeat[],
     phase: DecidedPhase,
     holds: OrderedHolds | undefined,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { ordered = [], ended = [] } = holds ?? {};
     const most = Math.max(1, changes.length, ordered.length, ended.length);
     for (let from = 0; from < most; from += toldAtOnce) {
       const part = <Item>(all: Item[]): Item[] => all.slice(from, from + toldAtOnce);
-      await arbiter.project({
+      const arrived = await arbiter.project({
         event,
         partition,
         changes: part(changes),
@@ -107,7 +116,9 @@ export function createProjectionTask(options: {
         ended: part(ended),
         phase,
       });
+      if (!arrived) return false;
     }
+    return true;
   }
 
   /** One after the other per event. */

@@ -125,12 +125,14 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
         const live = (await redisHolds(event, row)).filter(({ state }) => state === 'live');
         const ended = live.map(({ hold }) => hold);
         if (ended.length === 0) continue;
-        await arbiter.project({ event, partition: row.partition, changes: [], ordered: [], ended });
+        const at = { event, partition: row.partition };
+        const arrived = await arbiter.project({ ...at, changes: [], ordered: [], ended });
+        if (!arrived) log.warn(at, 'could not end the holds of a cancelled event; they lapse');
       } catch (err) {
         if (!(err instanceof StoreFault)) throw err;
         log.warn(
           { err, event, partition: row.partition },
-          'holds of a cancelled event were not ended; they lapse',
+          'could not end the holds of a cancelled event; they lapse',
         );
       }
     }

@@ -63,9 +63,10 @@ export interface Arbiter {
    * What Postgres decided about seats. A change whose version is not higher than the seat's is ignored; `available` takes
    * back only a projected state, never a hold; the others override a hold, which then can neither be extended nor found; what
    * is left of it can be released, and lapses. `ended` names holds whose order was sold or closed: their quota entries end,
-   * for good. Unknown seats and holds are ignored. Idempotent; any order.
+   * for good. Unknown seats and holds are ignored. Idempotent; any order. Returns whether the partition's store has it: false is
+   * for whoever builds on it, or has to tell it again.
    */
-  project(command: ProjectCommand): Promise<void>;
+  project(command: ProjectCommand): Promise<boolean>;
   /**
    * Tidies up to `limit` expired holds and memories of used-up ids, oldest first, and answers how many. Never needed for
    * correctness.

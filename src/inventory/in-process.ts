@@ -200,7 +200,10 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     },
     extend: async (command) => extend(command),
     release: async (command) => release(command),
-    project: async (command) => project(command),
+    project: async (command) => {
+      project(command);
+      return true;
+    },
     sweep: async (event, partition, limit) => open(event, partition).sweep(limit),
     snapshot: async (event, partition) => snapshot(event, partition),
   };

@@ -172,6 +172,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
 
     async project({ event, partition, changes, ordered, ended }) {
       await ask('project', [event, partition, ...changesOf(changes), ordered, ended]);
+      return true;
     },
 
     async sweep(event, partition, limit) {

@@ -178,6 +178,7 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       const seen = await project(run, command);
       if (!seen) throw notAnswering(at.event, at.partition);
       floors.raise({ ...at, epoch: seen.epoch }, seen.grant);
+      return true;
     },
     sweep,
     snapshot,

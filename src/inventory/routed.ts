@@ -195,17 +195,17 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     }
   }
 
-  async function project(command: ProjectCommand): Promise<void> {
+  async function project(command: ProjectCommand): Promise<boolean> {
     const { event, partition } = command;
     const route = await routeOf(event, partition);
-    if (!route) return;
+    if (!route) return false;
     const { row } = route;
     if (row.mode !== 'redis') await postgres.project(command);
-    if (row.mode === 'postgres') return;
+    if (row.mode === 'postgres') return true;
     // While it moves, whom to trust is for the leader that fills it, and not yet in the row.
     const arbiter = row.mode === 'redis' ? redisOf(event, row) : redis(row.store)?.arbiter;
     try {
-      await arbiter?.project(command);
+      return (await arbiter?.project(command)) ?? false;
     } catch (error) {
       if (!(error instanceof StoreFault)) throw error;
       if (row.mode === 'redis') losses.fault(event, row, error);
@@ -214,6 +214,7 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
         { event, partition, fault: message },
         'Redis was not told of a decision; the leader tells it again',
       );
+      return false;
     }
   }
 

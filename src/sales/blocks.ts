@@ -196,7 +196,7 @@ async function blockAtRest(
   phase: { phase: Phase; version: number },
 ): Promise<BlockOutcome> {
   const { arbiter, event, mode } = blocking;
-  await arbiter.project({
+  const knows = await arbiter.project({
     event,
     partition: mode.partition,
     changes: [],
@@ -204,6 +204,8 @@ async function blockAtRest(
     ended: [],
     phase,
   });
+  // It may still grant what is free there.
+  if (!knows) return unanswered(seats);
   const { free, outcome } = await lookAt(blocking, seats);
   return together([outcome, await decide(blocking, free, { version: phase.version })]);
 }

@@ -154,7 +154,7 @@ async function arbitrated() {
   const stage = await stageEvent(database, { mode: 'postgres' });
   const arbiter = createPostgresArbiter({ db: desk.db });
   // Nothing is projected: in Postgres mode the record's own step has to be enough.
-  const made = till(database.url, simulator.provider, { arbiter: { ...arbiter, project: async () => {} } });
+  const made = till(database.url, simulator.provider, { arbiter: { ...arbiter, project: async () => true } });
   const at = { event: stage.event, partition: 0, epoch: stage.epoch };
   async function hold(visitor: string, seats: number[]): Promise<Hold> {
     const answer = await arbiter.hold({

@@ -82,7 +82,7 @@ describe('Redis servers and what they are told', { skip: withoutRedis, concurren
   test('S8 S7: what the deciding process could not tell, the leader tells within seconds: seats, quotas, blocks, phase', async (t) => {
     const app = await startRedisApp(t, {
       settings: { holdSeatsMax: 2 },
-      replace: { arbiter: (made) => ({ ...made, project: async () => {} }) },
+      replace: { arbiter: (made) => ({ ...made, project: async () => true }) },
     });
     const buyer = await app.admitted();
     await buyer.mustBuy([1, 2]);

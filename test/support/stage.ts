@@ -107,7 +107,7 @@ export const lyingArbiter: Pick<Arbiter, 'hold' | 'extend' | 'release' | 'projec
     },
   }),
   release: async () => ({ kind: 'released', seats: [] }),
-  project: async () => {},
+  project: async () => true,
 };
 
 /**

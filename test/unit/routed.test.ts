@@ -244,7 +244,9 @@ test('decisions are told to the row’s store, to both while it moves, and never
   ] as const) {
     const { arbiter, asked, answer } = stage({ mode });
     answer('redis.project', fault('store_unavailable'));
-    await arbiter.project(command);
+    assert.equal(await arbiter.project(command), mode === 'postgres');
     assert.deepEqual(asked, expected);
+    answer('redis.project', () => true);
+    assert.equal(await arbiter.project(command), true);
   }
 });

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
 import type { Redis } from 'ioredis';
-import type { Hold } from '../../src/core/hold.ts';
+import { type Hold, seatStates } from '../../src/core/hold.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import { rebuild } from '../../src/inventory/rebuild.ts';
 import { createRedisArbiter } from '../../src/inventory/redis.ts';
+import { readRedisHolds } from '../../src/inventory/redis-holds.ts';
 import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
 import { createRoutedArbiter } from '../../src/inventory/routed.ts';
 import { createStoreWatch, type WatchedRedis } from '../../src/inventory/store-watch.ts';
+import { createProjectionTask } from '../../src/projection-task.ts';
 import { systemClock as clock } from '../../src/runtime/clock.ts';
 import { silentLogger as log } from '../../src/runtime/log.ts';
 import type { RedisStore } from '../../src/runtime/redis-store.ts';
@@ -281,5 +283,48 @@ describe('a Redis that goes back in time under the same run', { skip: withoutRed
     const fresh = await its.quiet();
     assert.equal((await hold(fresh, 'loser', 7)).kind, 'taken');
     assert.equal(fresh.redis.arbiter.floor({ ...at }), last);
+  });
+
+  test('S7 S8: what Redis did not take is told again by the leader, however old it is by then', async (t) => {
+    const { busy, granted, world, epoch } = await stage();
+    const { event } = world;
+    const mine = await granted(busy, 'mine', 7);
+    assert.equal((await world.reserve(mine)).kind, 'reserved');
+    // Past the time in which each tick tells everything again: only a leader that knows it was not told does.
+    await database.query(`UPDATE orders SET updated_at = now() - interval '1 minute' WHERE event_no = $1`, [
+      event,
+    ]);
+    let missing = 1;
+    t.after(async () => void (await client.config('SET', 'min-replicas-to-write', '0')));
+    const task = createProjectionTask({
+      db,
+      events: createEvents({ db, clock }),
+      arbiter: {
+        ...busy.arbiter,
+        // The picture is good, then the fault comes.
+        async project(command) {
+          await client.config('SET', 'min-replicas-to-write', String(missing));
+          return await busy.arbiter.project(command);
+        },
+      },
+      postgres: world.arbiter,
+      clock,
+      log,
+    });
+    const state = async () => {
+      const store = opened.at(-1)!;
+      const holds = await readRedisHolds(store, prefix, { event, partition: 0 });
+      return holds.find(({ hold }) => hold === mine.hold)?.state;
+    };
+    const tick = (no: number) => task.run({ event, term: 1, tick: no, phase: 'open' } as never);
+    await tick(0);
+    await client.config('SET', 'min-replicas-to-write', '0');
+    assert.equal(await state(), 'live', 'it could not be told');
+    missing = 0;
+    await tick(1);
+    assert.equal(await state(), 'ordered');
+    const { codes } = await busy.redis.arbiter.snapshot(event, 0);
+    assert.equal(codes[7], seatStates.indexOf('reserved'));
+    assert.equal((await world.row()).epoch, epoch);
   });
 });
