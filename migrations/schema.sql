@@ -4116,7 +4116,7 @@ BEGIN
   refused := CASE WHEN v.refused IS NULL AND (v.p).rebuild_epoch IS DISTINCT FROM p_rebuild THEN 'other_rebuild'
                   ELSE v.refused END;
   IF refused IS NOT NULL THEN RETURN; END IF;
-  UPDATE event_partitions e SET mode = 'redis', epoch = p_rebuild, run_ids = p_run_ids, rebuild_epoch = NULL,
+  UPDATE event_partitions e SET mode = 'redis', epoch = p_rebuild, run_ids = p_run_ids, rebuild_epoch = NULL, granted = 0,
       -- A first move is no restore: a store that was never lost is believed lost at once.
       restored_at = CASE WHEN e.reason IS NULL THEN e.restored_at ELSE clock_timestamp() END,
       grace_until = NULL, reason = NULL, changed_at = clock_timestamp()
@@ -4126,6 +4126,17 @@ BEGIN
   DELETE FROM partition_witnesses w WHERE w.event_no = p_event AND w.partition = p_partition;
   PERFORM partition_note(p_event, p_partition, 'restore', p_rebuild, NULL);
 END $$;
+
+--
+-- Name: partition_granted(integer, smallint, bigint, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.partition_granted(p_event integer, p_partition smallint, p_epoch bigint, p_granted bigint) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE event_partitions SET granted = p_granted
+   WHERE event_no = p_event AND partition = p_partition AND mode = 'redis' AND epoch = p_epoch AND granted < p_granted
+$$;
 
 --
 -- Name: partition_holds(integer, smallint, bigint); Type: FUNCTION; Schema: public; Owner: -
@@ -4176,6 +4187,7 @@ CREATE TABLE public.event_partitions (
     rebuild_epoch bigint,
     restored_at timestamp with time zone,
     reason text,
+    granted bigint DEFAULT 0 NOT NULL,
     CONSTRAINT event_partitions_mode_check CHECK ((mode = ANY (ARRAY['postgres'::text, 'moving'::text, 'redis'::text])))
 );
 
