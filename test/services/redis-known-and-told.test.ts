@@ -18,6 +18,7 @@ import { createEvents } from '../../src/sales/events.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
 import { until } from '../support/app.ts';
+import { testLoops } from '../support/loops.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { infoOf, type TestRedis, testRedis, untilReplicated, withoutRedis } from '../support/redis.ts';
 import { uuidOf } from '../support/stage.ts';
@@ -132,7 +133,7 @@ async function stage(): Promise<Stage> {
         clock,
         log,
       });
-      watch.start();
+      watch.start(testLoops());
       await until(async () => (await world.row()).mode === 'postgres', 'the partition in Postgres');
       await watch.stop();
       const [row] = await database.query('SELECT reason FROM event_partitions WHERE event_no = $1', [event]);
