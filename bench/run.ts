@@ -52,7 +52,7 @@ async function main(): Promise<number> {
   const { bench } = (await import(`./${name}.ts`)) as { bench: Bench };
   const progress = (text: string): void => void process.stderr.write(`${text}\n`);
   const servers = openServers();
-  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.once(name, () => void servers.stop().finally(() => process.exit(130)));
   }
   const startedAt = new Date().toISOString();

@@ -195,13 +195,14 @@ export async function runTelling(what, program, arguments_, env = process.env) {
   }
 }
 
+const endSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'];
+
 /** Output to stderr and ours to stdout stay apart: the child's stdout is passed to our stderr. */
 export async function run(program, arguments_, env = process.env, stdout = 2) {
   const child = spawn(program, arguments_, { cwd: root, env, stdio: ['ignore', stdout, 2] });
   // kill concerns us alone, unlike Ctrl-C: what we started must not go on without us.
   const pass = (signal) => child.kill(signal);
-  process.on('SIGTERM', pass);
-  process.on('SIGINT', pass);
+  for (const signal of endSignals) process.on(signal, pass);
   try {
     const [code, signal] = await new Promise((resolve, reject) => {
       child.once('error', reject);
@@ -210,8 +211,7 @@ export async function run(program, arguments_, env = process.env, stdout = 2) {
     if (signal) throw new SetupProblem(`Stopped (${signal}).`);
     return code;
   } finally {
-    process.removeListener('SIGTERM', pass);
-    process.removeListener('SIGINT', pass);
+    for (const signal of endSignals) process.removeListener(signal, pass);
   }
 }
 

@@ -1,5 +1,6 @@
 // run-tests.mjs FOLDER [FILTER…]: runs the test files in FOLDER (the checkout, or what was compiled of it) in stages through
 // Node's own test runner and closes with one summary over all of them.
+import { setMaxListeners } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { run } from 'node:test';
@@ -41,6 +42,11 @@ function isStage(filter) {
   return stages.some(({ name }) => name === filter);
 }
 
+/** The runner would leave its test files behind. */
+const stopping = new AbortController();
+setMaxListeners(0, stopping.signal);
+for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.once(name, () => stopping.abort());
+
 const counts = new Map();
 /** Milliseconds of a test file's tests, by its path. */
 const times = new Map();
@@ -51,8 +57,14 @@ const summaryLine = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms
 async function* allStages(filters) {
   for (const stage of stages) {
     const files = filesOf(stage, filters);
-    if (files.length === 0) continue;
-    for await (const event of run({ files, concurrency: stage.concurrency, timeout: fileTimeoutMs })) {
+    if (files.length === 0 || stopping.signal.aborted) continue;
+    const { signal } = stopping;
+    for await (const event of run({
+      files,
+      concurrency: stage.concurrency,
+      timeout: fileTimeoutMs,
+      signal,
+    })) {
       addTime(event);
       const total =
         event.type === 'test:diagnostic' && event.data.nesting === 0 && summaryLine.exec(event.data.message);

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
+import { watchNpm } from './parent-watch.ts';
 
 /** How the process may end: the command line turns it into an exit code. */
 export type ShutdownEnd =
@@ -20,8 +21,8 @@ export interface Shutdown {
    */
   add(name: string, close: () => Promise<void> | void): () => void;
   /**
-   * SIGINT, SIGTERM and the terminal's closing (SIGHUP) begin an orderly stop, a second one ends the waiting. Returns
-   * the removal.
+   * SIGINT, SIGTERM, the terminal's closing (SIGHUP) and the end of the npm that started us begin an orderly stop; a second
+   * signal ends the waiting. Returns the removal.
    */
   listen(): () => void;
   /** Repeat calls get the same promise. */
@@ -116,7 +117,9 @@ export function createShutdown(options: {
       const names: NodeJS.Signals[] = ['SIGINT', 'SIGTERM'];
       if (!hangupIsIgnored()) names.push('SIGHUP');
       for (const name of names) signals.on(name, onSignal);
+      const unwatch = watchNpm(() => void stop('npm is gone'));
       return () => {
+        unwatch();
         for (const name of names) signals.removeListener(name, onSignal);
       };
     },

@@ -8,6 +8,7 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { isAlive, readPostmaster } from '../../src/runtime/postgres-cluster.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
+import { until } from '../support/app.ts';
 
 /** The first start makes a stadium of 50,000 seats, and CI's machine may be busy with other tests. */
 const limit = { timeout: 300_000 };
@@ -21,15 +22,27 @@ interface Started {
   startedInMs: number;
 }
 
-/** `npm start` without npm, on a data folder of its own; answers when the addresses are printed. */
-async function start(t: TestContext, dataDir: string): Promise<Started> {
+/** `npm start` (without npm unless told otherwise), on a data folder of its own; answers when the addresses are printed. */
+async function start(
+  t: TestContext,
+  dataDir: string,
+  [program, ...argv]: [string, ...string[]] = [process.execPath, 'scripts/start.mjs'],
+): Promise<Started> {
   const before = systemClock.monotonic();
-  const child = spawn(process.execPath, ['scripts/start.mjs'], {
+  const child = spawn(program, argv, {
     cwd: projectDir,
+    // A process group and session of its own, and no terminal: as service managers and CI start it.
+    detached: true,
     env: { ...process.env, ONSALE_DATA_DIR: dataDir, PORT: '0', ONSALE_LOG_LEVEL: 'warn' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  t.after(() => void child.kill('SIGKILL'));
+  t.after(() => {
+    try {
+      process.kill(-child.pid!, 'SIGKILL');
+    } catch {
+      // All of them are gone already.
+    }
+  });
   let printed = '';
   const told = new Promise<Started>((resolve, reject) => {
     const read = (chunk: Buffer): void => {
@@ -96,5 +109,29 @@ test(
     assert.deepEqual(await ended, [0, null]);
     assert.equal(isAlive(orphan), false);
     await assert.rejects(fetch(`${second.url}/healthz`));
+  },
+);
+
+test(
+  'without a terminal, whatever ends npm ends what it started: port and data folder are free at once',
+  limit,
+  async (t) => {
+    const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-start-'));
+    fs.chmodSync(dataDir, 0o755);
+    t.after(() => fs.rmSync(dataDir, { recursive: true, force: true }));
+    const ways: { command: [string, ...string[]]; signal: NodeJS.Signals }[] = [
+      { command: ['npm', 'start', '--', '--no-demo'], signal: 'SIGTERM' },
+      // npm passes nothing on, and its shell stays.
+      { command: ['npx', 'onsale', 'start', '--no-demo'], signal: 'SIGKILL' },
+    ];
+    for (const { command, signal } of ways) {
+      const { child, url } = await start(t, dataDir, command);
+      const way = `${signal} to ${command.join(' ')}`;
+      const postmaster = postmasterOf(dataDir);
+      t.after(() => void (isAlive(postmaster) && process.kill(postmaster, 'SIGINT')));
+      child.kill(signal);
+      await until(async () => !isAlive(postmaster), `the end of the database after ${way}`);
+      await assert.rejects(fetch(`${url}/healthz`), way);
+    }
   },
 );
