@@ -287,6 +287,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     }),
     operations: (order) => record.operationsOf(order),
     refundsOf: (order) => routes.refundRecord.ofOrder(order),
+    returnedOf: (order) => routes.refundRecord.returned(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown, loops }),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({

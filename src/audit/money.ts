@@ -63,7 +63,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
       if (!isSettled(order)) continue;
       sums.settled += 1;
       sums.due += dueOf(order);
-      sums.owed += order.notGivenBack;
+      sums.owed += order.notGivenBack + order.accepted;
     }
     if (page.length < pageSize) break;
     after = page.at(-1)!.order;
@@ -139,7 +139,7 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
       'Refund it.',
     );
   }
-  if (['closed', 'voiding'].includes(order.state) && kept > 0) {
+  if (['closed', 'voiding'].includes(order.state) && kept > Math.max(order.accepted, 0)) {
     violate('P3', `the order is ${order.state}, yet ${kept} were taken (${names})`, 'Refund it.');
   }
   if (isSettled(order) && sum('authorised') > 0) {
@@ -152,7 +152,8 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
       "Look at the worker's log for this order.",
     );
   }
-  const tries = seen.reduce((total, each) => total + (each.tries ?? 0), 0);
+  const ours = seen.filter(({ object }) => !order.strays.includes(object));
+  const tries = ours.reduce((total, each) => total + (each.tries ?? 0), 0);
   if (tries > order.tries) {
     violate('P5', `a card was tried ${tries} times, the record knows of ${order.tries}`, 'Report the fault.');
   }
@@ -170,8 +171,10 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
     }
   }
   // A refund that failed is still here, and so is what was given back by other means.
-  if (isSettled(order) && kept !== dueOf(order) + order.notGivenBack) {
-    const beside = order.notGivenBack > 0 ? ` and ${order.notGivenBack} of failed refunds` : '';
+  if (isSettled(order) && kept !== dueOf(order) + order.notGivenBack + order.accepted) {
+    const refunds = order.notGivenBack > 0 ? ` and ${order.notGivenBack} of failed refunds` : '';
+    const beside =
+      order.accepted === 0 ? refunds : `${refunds}, ${order.accepted} were accepted by an operator`;
     violate(
       'P8',
       `the order is ${order.state}: ${dueOf(order)} are due${beside}, captured − refunded is ${kept}`,

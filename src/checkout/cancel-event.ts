@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { EventNo, OrderId } from '../core/hold.ts';
 import { decimalOf, stepOf } from '../core/money.ts';
+import { entryWords } from '../core/operator-list.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -148,7 +149,10 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
         pass.done.push(event);
         holdsEndedAt.delete(event);
       }
-      if (next.kind === 'next') await work(pass, next);
+      if (next.kind === 'next') {
+        await work(pass, next);
+        await giveBackCaptured(pass, event);
+      }
     }
     return pass;
   }
@@ -184,6 +188,19 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
       default:
         // Its payment is being ended, or somebody else was there first.
         return;
+    }
+  }
+
+  /** A sale of which another amount was captured never becomes a paid order that could be refunded. */
+  async function giveBackCaptured(pass: CancellationPass, event: EventNo): Promise<void> {
+    for (const { operation, actor } of await record.capturedOtherwise(event)) {
+      await attempt(pass, { operation }, async () => {
+        const endKey = `${operation}:void:${random.uuid()}`;
+        const outcome = await record.giveBack(operation, actor, endKey);
+        if (outcome.kind !== 'done') return;
+        pass.orders += 1;
+        await refunds.decided(outcome.order, outcome.seats);
+      });
     }
   }
 
@@ -257,6 +274,14 @@ export function cancellationText(name: string, cancellation: Cancellation): stri
   ];
   if (left > 0) lines.push(`  ${left} paid orders still to come`);
   if (ending > 0) lines.push(`  ${ending} payments being ended`);
+  for (const one of cancellation.waitsFor) {
+    const { title } = entryWords(one.attention ?? 'outcome_unknown');
+    lines.push(
+      `  waits for order ${one.order}: ${title} (${one.kind} ${one.state}, operation-${one.operation})`,
+    );
+  }
+  const more = cancellation.waiting - cancellation.waitsFor.length;
+  if (more > 0) lines.push(`  and for ${more} more: see "onsale payments list"`);
   const owed = earlier.failed;
   if (owed) lines.push(`  ${owed.refunds} earlier refunds failed: ${sum(owed.amount)} are still owed`);
   return lines;

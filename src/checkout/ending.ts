@@ -67,7 +67,7 @@ export function createEnding(options: EndingOptions): Ending {
     if (owed <= 0) return taken(() => record.voided(operation.operation, { view }));
     log.error({ order: order.order, object: view.object, owed }, 'money was taken for an order that ended');
     // Somebody else's money is not ours to send anywhere.
-    if (view.reference !== order.order)
+    if (view.reference !== order.order && operation.decision?.action !== 'give_back')
       return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
     const answer = await provider.refund({
       key: `${operation.endKey}:refund`,

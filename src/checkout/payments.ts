@@ -35,6 +35,9 @@ export interface RefundDriver {
   drive(standing: Standing): Promise<Standing>;
   /** Looks at all of the order's because the provider said so. False: it did not answer, ask again later. */
   inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+  /** Orders whose refunds are to be looked at again by now, up to `limit` refunds. */
+  dueChecks(limit: number): Promise<OrderId[]>;
+  checked(order: OrderId): Promise<void>;
 }
 
 export { claimLeaseMs, type Standing } from './steps.ts';
@@ -55,6 +58,8 @@ export interface Payments {
   end(standing: Standing, reason: OrderEnd): Promise<Standing>;
   /** Looks at a payment because the provider said so. False: somebody else is at it, ask again later. */
   inspect(order: OrderId): Promise<boolean>;
+  /** Looks again at refunds that succeeded some days ago: the bank may have sent them back. Returns how many orders. */
+  checkRefunds(): Promise<number>;
   /**
    * Looks at an object of the provider that no operation names. `unknown`: it is none of ours, as far as anybody can tell;
    * `later`: it is one of an order that has something else to do first.
@@ -64,6 +69,8 @@ export interface Payments {
 
 /** So often is a closed order's late money kept waiting for an arbiter that does not answer; then it is voided. */
 const lateTriesMax = 10;
+/** Refunds looked at again in one pass: after a cancelled event thousands come due within an hour. */
+const checksAtOnce = 4;
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export function createPayments(options: PaymentsOptions): Payments {
@@ -130,7 +137,9 @@ export function createPayments(options: PaymentsOptions): Payments {
       case 'captured':
         // Taken by somebody else's hand, at the provider. As long as the order waits for its money, it is just that.
         log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
-        if (view.captured === order.amount) return reservedMoney({ order, operation }, view);
+        // Not what was given back there meanwhile: that pays for nothing.
+        if (view.captured === order.amount && view.refunded === 0)
+          return reservedMoney({ order, operation }, view);
         return operation.state === 'ending'
           ? voidObject({ order, operation })
           : end({ order, operation }, 'payment_mismatch');
@@ -214,6 +223,8 @@ export function createPayments(options: PaymentsOptions): Payments {
     }
     if (view?.status === 'captured') {
       if (view.captured === operation.amount) return taken(() => record.captured(operation.operation, view));
+      // All of it was given back at the provider: nothing pays for the sale any more.
+      if (view.refunded >= view.captured) return taken(() => record.refused(operation.operation, { view }));
       return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'captured_amount' });
     }
     if (refusal) return taken(() => record.refused(operation.operation, answerOf(refusal)));
@@ -273,7 +284,7 @@ export function createPayments(options: PaymentsOptions): Payments {
   async function cameLate({ order, operation }: Standing, view: PaymentView): Promise<Standing | null> {
     if (operation.kind === 'authorise')
       return order.state === 'reserved' ? seen({ order, operation }, view) : null;
-    if (order.state !== 'closed' || operation.attempts > lateTriesMax) return null;
+    if (order.state !== 'closed' || operation.attempts > lateTriesMax || view.refunded > 0) return null;
     const last = (await record.operationsOf(order.order)).filter(({ kind }) => kind === 'authorise').at(-1);
     if (last?.providerObject !== view.object) return null;
     const step = await late.authorised({ order, operation: last }, view);
@@ -293,6 +304,17 @@ export function createPayments(options: PaymentsOptions): Payments {
     return claimed !== undefined && refunded;
   }
 
+  async function checkRefunds(): Promise<number> {
+    const due = refunds ? await refunds.dueChecks(checksAtOnce) : [];
+    await Promise.all(
+      due.map(async (id) => {
+        const [order, operations] = await Promise.all([record.findOrder(id), record.operationsOf(id)]);
+        if (order && (await refunds!.inspect(order, operations))) await refunds!.checked(id);
+      }),
+    );
+    return due.length;
+  }
+
   /** Nothing is under way here, yet the provider speaks: a success after our last word would be a late one. */
   async function inspectSettled(order: Order, operations: MoneyOperation[]): Promise<boolean> {
     // What was taken for a sale is a refund's to give back.
@@ -302,15 +324,30 @@ export function createPayments(options: PaymentsOptions): Payments {
     const answer = await provider.lookup(last.providerObject);
     if (answer.kind === 'unknown') return false;
     const { view } = answer;
-    const isMoney =
-      view?.status === 'authorised' || (view?.status === 'captured' && view.captured > view.refunded);
-    if (!view || !isMoney) return true;
-    if (order.state === 'cancelled' && believed(view, order)) {
-      await end({ order, operation: last }, 'capture_refused');
+    if (!view || !isNews(view, operations)) return true;
+    if (
+      order.state !== 'reserved' &&
+      believed(view, order) &&
+      (order.state === 'cancelled' || view.refunded > 0)
+    ) {
+      await end({ order, operation: last }, (order.reason as OrderEnd | null) ?? 'capture_refused');
       return true;
     }
     const now = await seen({ order, operation: last }, view);
     return !('kind' in now && now.kind === 'late');
+  }
+
+  /** Money stands on it, or came and went back without a row of ours that says so. */
+  function isNews(
+    { object, status, captured, refunded }: PaymentView,
+    operations: MoneyOperation[],
+  ): boolean {
+    if (status === 'authorised' || captured > refunded) return true;
+    const noted = operations.some(
+      ({ providerObject, state, answer }) =>
+        providerObject === object && state === 'voided' && answer?.view?.captured === captured,
+    );
+    return captured > 0 && !noted;
   }
 
   async function inspectStray(object: string): Promise<'done' | 'later' | 'unknown'> {
@@ -350,5 +387,5 @@ export function createPayments(options: PaymentsOptions): Payments {
   const send = (standing: Standing): Promise<Standing> =>
     standing.operation.kind === 'open' ? open(standing) : authorise(standing);
 
-  return { claimOf, newIds, newEndKey, send, drive, end, inspect, inspectStray };
+  return { claimOf, newIds, newEndKey, send, drive, end, inspect, checkRefunds, inspectStray };
 }

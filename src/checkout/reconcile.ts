@@ -55,6 +55,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     await takeUp();
     await places.drain((operation) => drive(operation, pass));
     await closeOverdue(pass);
+    await checkRefunds(pass);
     return pass;
   }
 
@@ -84,6 +85,12 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
   }
 
+  async function checkRefunds(pass: ReconcilePass): Promise<void> {
+    await attempt(pass, { what: 'refunds of the last days' }, async () => {
+      await payments.checkRefunds();
+    });
+  }
+
   /** One failure does not keep the others waiting; its claim lapses and it comes again. */
   async function attempt(pass: ReconcilePass, what: object, work: () => Promise<void>): Promise<void> {
     try {
@@ -96,12 +103,13 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   return {
     runOnce,
-    // Two loops: a provider that is silent must not delay the closing of orders that have no payment there.
+    // Loops of their own: a provider that is silent must not delay the closing of orders that have no payment there.
     start(loops) {
       const each = { everyMs: gapMs, lateAfterMs: roundLateMs };
       const driving = { ...each, name: 'drive money operations', ended: places.ended };
       loops.run({ ...driving, turn: (signal) => driveDue(newPass(), signal) });
       loops.run({ ...each, name: 'close unpaid orders', turn: () => closeOverdue(newPass()) });
+      loops.run({ ...each, name: 'look at refunds again', turn: () => checkRefunds(newPass()) });
     },
   };
 }

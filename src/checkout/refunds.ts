@@ -73,6 +73,9 @@ export interface Refunds {
   drive(standing: Standing): Promise<Standing>;
   /** Looks at all of an order's attempts because the provider said so. False: it did not answer, ask again later. */
   inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+  /** Orders whose refunds succeeded some days ago and are to be looked at again, and that this was done. */
+  dueChecks: RefundRecord['dueChecks'];
+  checked: RefundRecord['checked'];
   /** Tells the arbiter which seats a step has freed or blocked. */
   decided(order: Order, seats: DecidedSeat[]): Promise<void>;
   /** Ids of an attempt that is about to be written. */
@@ -86,7 +89,7 @@ const firstGapMs = 2_000;
 const gapMaxMs = 45_000;
 /** A pending one may take days; the provider's event is quicker. */
 const pendingGapMs = 10_000;
-const pendingGapMaxMs = 15 * 60_000;
+const pendingGapMaxMs = 6 * 3_600_000;
 /** A key that answers with an error so often replays it for ever. The provider's list shows that it did nothing. */
 const sameErrorsMax = 4;
 
@@ -126,11 +129,12 @@ export function createRefunds(options: RefundsOptions): Refunds {
   }
 
   async function paidOrder(order: Order): Promise<PaidOrder> {
-    const [tickets, refunds] = await Promise.all([
+    const [tickets, refunds, taken] = await Promise.all([
       record.paidTickets(order.eventNo, order.order),
       record.ofOrder(order.order),
+      record.taken(order.order),
     ]);
-    return { tickets, orderFee: order.orderFee, refunds };
+    return { tickets, orderFee: order.orderFee, refunds, taken };
   }
 
   async function make(command: RefundCommand): Promise<RefundOutcome> {
@@ -236,7 +240,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     const { operation: id } = operation;
     if (!believed(view, operation)) {
       log.error({ operation: id, refund: view.refund }, 'a refund does not match its operation');
-      return undecided(operation, 'the answer is about something else', 'refund_mismatch');
+      return undecided(operation, 'the answer is about something else', 'refund_mismatch', undefined, view);
     }
     switch (view.status) {
       case 'succeeded':
@@ -244,7 +248,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
       case 'failed':
         return settle({ operation: id, state: 'refused', view, detail: view.reason ?? 'failed' });
       case 'pending': {
-        const dueMs = Math.min(pendingGapMaxMs, pendingGapMs * 2 ** Math.min(operation.attempts, 10));
+        const dueMs = Math.min(pendingGapMaxMs, pendingGapMs * 2 ** Math.min(operation.attempts, 12));
         return settle({ operation: id, state: 'waiting', view, dueMs, detail: view.reason ?? undefined });
       }
       default:
@@ -257,6 +261,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     detail: string,
     attention?: Attention,
     newKey?: string,
+    view?: RefundView,
   ): Promise<RefundStanding> {
     return settle({
       operation: operation.operation,
@@ -266,6 +271,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
       detail,
       attention,
       newKey,
+      view,
     });
   }
 
@@ -300,7 +306,18 @@ export function createRefunds(options: RefundsOptions): Refunds {
     return operation.firstSentAt === null || clock.now() - operation.firstSentAt < keyAgeMaxMs;
   }
 
-  return { preview, make, retry, elsewhere: record.elsewhere, drive, inspect, decided, newAttempt };
+  return {
+    preview,
+    make,
+    retry,
+    elsewhere: record.elsewhere,
+    drive,
+    inspect,
+    dueChecks: record.dueChecks,
+    checked: record.checked,
+    decided,
+    newAttempt,
+  };
 }
 
 /** P6: which attempt this is of, how much, and in what currency, all as we wrote them down before. */

@@ -30,6 +30,8 @@ export interface PaidOrder {
   tickets: readonly PaidTicket[];
   orderFee: number;
   refunds: readonly GivenBack[];
+  /** What was captured; what the order cost unless an operator accepted less. */
+  taken?: number;
 }
 
 export interface RefundWish {
@@ -82,7 +84,7 @@ export function dueSum(sums: {
 
 /** What can still be given back: nothing is given back twice, nor more than was taken. */
 export function leftOf(order: PaidOrder): number {
-  return capturedOf(order) - sum(order.refunds.map(({ amount }) => amount));
+  return (order.taken ?? capturedOf(order)) - sum(order.refunds.map(({ amount }) => amount));
 }
 
 /**

@@ -6,6 +6,7 @@ export type Happening =
   | 'order.confirmed'
   | 'order.closed_late'
   | 'order.cancelled'
+  | 'order.money_returned'
   | 'refund.created'
   | 'refund.succeeded';
 
@@ -116,6 +117,25 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
     note: '',
     withTickets: false,
   }),
+  'order.money_returned': ({ issued, detail }) => ({
+    subject: `Your money was given back: ${issued.eventName}`,
+    title: 'Your money was given back',
+    paragraphs: [
+      issued.state === 'paid'
+        ? 'A further payment was taken for your order. It did not belong to your tickets, which stay valid.'
+        : 'A payment was taken for your order, which has ended. It buys no tickets.',
+      detail.amount === undefined
+        ? 'All of it was given back to the card it was taken from.'
+        : `${moneyWords(detail.amount, issued.currency)} was given back to the card it was taken from.`,
+      'It may take your bank some days to show it.',
+    ],
+    seats: [],
+    withPrices: false,
+    total: null,
+    link: openOrder,
+    note: '',
+    withTickets: false,
+  }),
   'refund.created': ({ issued, detail }) => {
     // The whole order is told about by its own letter.
     if (issued.state === 'cancelled') return null;
@@ -161,7 +181,7 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
 
 function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
   if (amount === 0) return 'No money goes back for them.';
-  if (issued.reason === 'capture_refused')
+  if (issued.reason === 'capture_refused' && amount === undefined)
     return 'Your payment could not be taken. You have not been charged.';
   const days = 'It may take your bank some days to show it.';
   return amount === undefined

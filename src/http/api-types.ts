@@ -103,6 +103,8 @@ export interface OrderAnswer {
   near?: SeatInfo[];
   /** Of a paid or cancelled order, oldest first: what is given back, and whether it is. */
   refunds?: { amount: number; state: 'under_way' | 'done'; createdAt: string }[];
+  /** Money that was taken without a sale and given back, oldest first. */
+  returned?: { amount: number; at: string }[];
   /** Opens the order from elsewhere: `/orders/{order}#{secret}`. Only in answers to the visitor himself. */
   secret?: string;
   payment: {

@@ -10,7 +10,7 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
 import type { RefundState } from '../sales/refunds.ts';
-import { linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
+import { iso, linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { createBestSeats } from './best-seats.ts';
 import { buyerOf } from './buyer-details.ts';
@@ -203,6 +203,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       return {
         ...(await answer(order)),
         ...(await refundsIn(deps, order)),
+        ...(await returnedIn(deps, order)),
         ...(own ? { secret: credentials.orderSecretOf(order.order) } : {}),
       };
     },
@@ -260,6 +261,13 @@ async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<
       createdAt: new Date(refund.createdAt).toISOString(),
     })),
   };
+}
+
+async function returnedIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'returned'>> {
+  if (state === 'reserved' || state === 'authorised') return {};
+  const returned = await deps.returnedOf(order);
+  if (returned.length === 0) return {};
+  return { returned: returned.map(({ amount, at }) => ({ amount, at: iso(at) })) };
 }
 
 async function ticketAnswers(deps: HttpDeps, order: Order) {

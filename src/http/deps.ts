@@ -10,7 +10,7 @@ import type { Random } from '../runtime/random.ts';
 import type { Cooldowns } from '../sales/cooldowns.ts';
 import type { Events } from '../sales/events.ts';
 import type { MoneyOperation } from '../sales/record.ts';
-import type { Refund } from '../sales/refunds.ts';
+import type { MoneyReturned, Refund } from '../sales/refunds.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
@@ -48,6 +48,8 @@ export interface HttpDeps {
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Of a paid or cancelled order, oldest first. */
   refundsOf: (order: OrderId) => Promise<Pick<Refund, 'amount' | 'state' | 'createdAt'>[]>;
+  /** Money that was taken for an order without a sale and given back, oldest first. */
+  returnedOf: (order: OrderId) => Promise<Pick<MoneyReturned, 'amount' | 'at'>[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
   /** Who a buyer is, by the platform that embeds the sale; absent: no event can ask for an account. */

@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { type CancelEvent, cancellationText } from '../checkout/cancel-event.ts';
 import type { RefundOutcome, RefundPreview, Refunds } from '../checkout/refunds.ts';
 import { amountMax } from '../core/money.ts';
+import { entryWords } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
 import type { SeatFacts } from '../core/seat-map.ts';
 import { accountOf } from '../sales/accounts.ts';
@@ -141,9 +142,10 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       await requireSession(request);
       const order = await orders.findOrder(request.params.order);
       if (!order) throw problem('unknown_order');
-      const [tickets, made] = await Promise.all([
+      const [tickets, made, returned] = await Promise.all([
         refundRecord.paidTickets(order.eventNo, order.order),
         refundRecord.ofOrder(order.order),
+        refundRecord.returned(order.order),
       ]);
       const event = await events.findByNo(order.eventNo);
       const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
@@ -151,6 +153,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
         ...orderView(order),
         tickets: tickets.map((ticket) => ({ ...ticket, place: placeOf(seatOf[ticket.seat]) })),
         refunds: made.map(refundView),
+        returned: returned.map(({ at, ...rest }) => ({ ...rest, at: new Date(at).toISOString() })),
       };
     },
   );
@@ -419,12 +422,19 @@ function orderView(order: Order) {
 
 function cancellationView(event: EventRecord, now: Cancellation | null) {
   if (!now) throw problem('not_cancelled');
-  const { eventNo: _eventNo, startedAt, finishedAt, ...rest } = now;
+  const { eventNo: _eventNo, startedAt, finishedAt, waitsFor, ...rest } = now;
   return {
     event: event.event,
     ...rest,
     startedAt: new Date(startedAt).toISOString(),
     finishedAt: finishedAt === null ? null : new Date(finishedAt).toISOString(),
+    waitsFor: waitsFor.map(({ since, attention, operation, ...one }) => ({
+      ...one,
+      entry: `operation-${operation}`,
+      attention,
+      why: entryWords(attention ?? 'outcome_unknown').title,
+      since: new Date(since).toISOString(),
+    })),
     text: cancellationText(event.name, now),
   };
 }

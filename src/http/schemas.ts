@@ -209,6 +209,7 @@ export const OrderSchema = Type.Object({
       }),
     ),
   ),
+  returned: Type.Optional(Type.Array(Type.Object({ amount: minorUnits(), at: time() }))),
   secret: Type.Optional(Type.String()),
   payment: Type.Object({
     state: Type.Enum([...paymentStates]),

@@ -86,6 +86,10 @@ export interface AuditedOrder {
   goodwill: number;
   /** Refunds that failed, or were given back by other means: decided, yet still with the provider. */
   notGivenBack: number;
+  /** What is kept at the provider beyond that (negative: less), because an operator accepted it. */
+  accepted: number;
+  /** Payments that others tried: they were ended here, what they took was given back, and the buyer was told. */
+  strays: string[];
 }
 
 /** `limit` orders after `after` (null: from the first), by id. */
@@ -99,7 +103,7 @@ export function auditedOrders(
     'audit_orders',
     `SELECT o.order_id AS "order", o.state, o.amount, o.currency, m.objects, m.tries, m.under_way AS "underWay",
         m.lingering, m.kind, t.sold AS "soldTickets", t.valid, r.refunds, o.order_fee - r.order_fee AS "orderFee",
-        r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack"
+        r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack", o.accepted_difference AS accepted, m.strays
      FROM orders o CROSS JOIN LATERAL (
        SELECT count(*) AS sold, coalesce(sum(price + fee), 0) AS valid FROM tickets
        WHERE event_no = $1 AND order_id = o.order_id AND status = 'sold') t
@@ -110,6 +114,11 @@ export function auditedOrders(
        FROM refunds WHERE order_id = o.order_id) r
      CROSS JOIN LATERAL (
        SELECT coalesce(array_agg(DISTINCT provider_object) FILTER (WHERE provider_object IS NOT NULL), '{}') AS objects,
+         ARRAY(SELECT s.provider_object FROM money_operations s WHERE s.order_id = o.order_id AND s.state = 'voided'
+               AND ((s.answer #>> '{view,captured}')::bigint > 0
+                    OR (s.kind = 'open' AND s.provider_object IS DISTINCT FROM o.provider_object AND NOT EXISTS (
+                          SELECT 1 FROM money_operations a WHERE a.order_id = o.order_id AND a.kind <> 'open'
+                            AND a.provider_object = s.provider_object)))) AS strays,
          count(*) FILTER (WHERE kind = 'authorise') AS tries,
          coalesce(bool_or(state IN ('open','waiting','unknown','ending')), false) AS under_way,
          coalesce(bool_or(state IN ('open','unknown','ending') AND first_sent_at < now() - interval '2 minutes'

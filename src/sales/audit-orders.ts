@@ -140,7 +140,9 @@ export const purchaseChecks: readonly RecordCheck[] = [
       SELECT NULL::integer AS seat, order_id AS "order", NULL::uuid AS hold,
              format('%s operation over %s %s, the order over %s %s', kind, amount, currency, order_amount, order_currency) AS says
       FROM (${operations}) m
-      WHERE kind <> 'refund' AND (amount <> order_amount OR currency <> order_currency)`,
+      WHERE kind <> 'refund' AND (amount <> order_amount OR currency <> order_currency)
+        -- An operator accepted less.
+        AND NOT (kind = 'capture' AND coalesce(decision ->> 'action' = 'accept', false) AND amount < order_amount)`,
   },
 ];
 

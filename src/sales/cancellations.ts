@@ -1,6 +1,8 @@
 import type { EventNo, OrderId } from '../core/hold.ts';
+import type { Attention } from '../core/operator-list.ts';
 import type { Db } from './db.ts';
-import type { DecidedSeat, OperationId, Order } from './record.ts';
+import { giveBack, type OperatorStep } from './operator-list.ts';
+import type { DecidedSeat, MoneyOperation, OperationId, Order } from './record.ts';
 import type { MakeRefundOutcome, RefundState } from './refunds.ts';
 
 /** How an event is to be cancelled. */
@@ -42,7 +44,23 @@ export interface Cancellation extends CancellationWish {
   left: number;
   /** Unpaid orders whose payment is being ended. */
   ending: number;
+  /** Payments that keep the run from ending, the oldest first; `waiting`: how many there are. */
+  waitsFor: WaitingPayment[];
+  waiting: number;
 }
+
+export interface WaitingPayment {
+  order: OrderId;
+  operation: OperationId;
+  kind: MoneyOperation['kind'];
+  state: MoneyOperation['state'];
+  attention: Attention | null;
+  /** Epoch ms. */
+  since: number;
+}
+
+/** More are on the operator's list. */
+const waitsMax = 20;
 
 export type StartCancellationOutcome =
   /** `holds`: those that ended in the same step. */
@@ -108,6 +126,9 @@ export interface CancellationRecord {
     step: number,
   ): Promise<CancelledOrder>;
   find(event: EventNo): Promise<Cancellation | null>;
+  /** Sales of the event of which another amount was captured: they are given back like all others. */
+  capturedOtherwise(event: EventNo): Promise<{ operation: OperationId; actor: string }[]>;
+  giveBack(operation: OperationId, actor: string, endKey: string): Promise<OperatorStep>;
   /** All failed refunds of the event are to be tried again; how many, null: it is not being cancelled. */
   retryFailed(event: EventNo, actor: string): Promise<number | null>;
   /** Order by order, by id, from the one after `after`. */
@@ -169,16 +190,38 @@ export function createCancellationRecord({ db }: { db: Db }): CancellationRecord
         ids.endKey,
         step,
       ]),
-    find: async (event) =>
-      (await one<Cancellation | undefined>(
-        'cancellation_find',
-        'SELECT cancellation_json(c) AS result FROM event_cancellations c WHERE event_no = $1',
+    find: (event) => findCancellation(db, event),
+    giveBack: (operation, actor, endKey) => giveBack(db, operation, actor, endKey),
+    capturedOtherwise: (event) =>
+      db.query(
+        'cancellation_captured_otherwise',
+        `SELECT m.operation_id AS operation, c.actor FROM money_operations m JOIN orders o USING (order_id)
+           JOIN event_cancellations c USING (event_no)
+         WHERE o.event_no = $1 AND o.state = 'confirmed' AND m.attention = 'captured_amount' AND m.state = 'unknown'`,
         [event],
-      )) ?? null,
+      ),
     retryFailed: (event, actor) =>
       one('cancellation_retry', 'SELECT cancellation_retry($1, $2) AS result', [event, actor]),
     outcomes: (event, after, limit) => outcomes(db, event, after, limit),
   };
+}
+
+async function findCancellation(db: Db, event: EventNo): Promise<Cancellation | null> {
+  const rows = await db.query<Answer<Omit<Cancellation, 'waitsFor' | 'waiting'>>>(
+    'cancellation_find',
+    'SELECT cancellation_json(c) AS result FROM event_cancellations c WHERE event_no = $1',
+    [event],
+  );
+  const found = rows[0]?.result;
+  if (!found) return null;
+  if (found.state === 'done') return { ...found, waitsFor: [], waiting: 0 };
+  const waits = await db.query<WaitingPayment & { total: number }>(
+    'cancellation_waits',
+    'SELECT * FROM cancellation_waits($1, $2)',
+    [event, waitsMax],
+  );
+  const waitsFor = waits.map(({ total: _total, ...one }) => one);
+  return { ...found, waitsFor, waiting: waits[0]?.total ?? 0 };
 }
 
 /** Orders that had nothing to be refunded and were no part of it (closed before, never reserved) are left out. */

@@ -119,6 +119,13 @@ export interface RefundRecord {
   settle(command: SettleRefundCommand): Promise<RefundStanding>;
   /** The refund that an operation is an attempt of, and the others of its attempts, oldest first. */
   attemptOf(operation: OperationId): Promise<{ refund: Refund; others: MoneyOperation[] } | null>;
+  /** Orders of up to `limit` refunds that succeeded and are to be looked at again by now; `checked`: it was done. */
+  dueChecks(limit: number): Promise<OrderId[]>;
+  checked(order: OrderId): Promise<void>;
+  /** What was captured for the order, minor units: its amount, unless an operator accepted less. */
+  taken(order: OrderId): Promise<number>;
+  /** Money that was taken for the order without a sale and given back, oldest first; `at`: when that was known, epoch ms. */
+  returned(order: OrderId): Promise<MoneyReturned[]>;
   find(refund: string): Promise<Refund | null>;
   ofOrder(order: OrderId): Promise<Refund[]>;
   /** Newest first; `before`: only those made before that instant, epoch ms. */
@@ -130,6 +137,13 @@ export interface RefundRecord {
   paidTickets(event: EventNo, order: OrderId): Promise<(PaidTicket & { seat: number })[]>;
   /** Orders of an account (its e-mail address, normalised), newest first. */
   ordersOf(event: EventNo, account: string, limit: number): Promise<Order[]>;
+}
+
+export interface MoneyReturned {
+  amount: number;
+  at: number;
+  /** The provider's id of the payment. */
+  object: string;
 }
 
 interface Answer<Result> {
@@ -165,6 +179,28 @@ export function createRefundRecord({ db }: { db: Db }): RefundRecord {
         command.newKey ?? null,
       ]),
     attemptOf: (operation) => attemptOf(db, operation),
+    dueChecks: async (limit) => {
+      const rows = await db.query<{ order: OrderId }>(
+        'refund_checks_claim',
+        'SELECT c AS "order" FROM refund_checks_claim($1) c',
+        [limit],
+      );
+      return rows.map(({ order }) => order);
+    },
+    checked: async (order) => {
+      await db.query('refund_checked', 'SELECT refund_checked($1)', [order]);
+    },
+    taken: (order) =>
+      one('order_taken', 'SELECT order_taken(o) AS result FROM orders o WHERE order_id = $1', [order]),
+    returned: (order) =>
+      db.query(
+        'money_returned',
+        `SELECT max((answer #>> '{view,captured}')::bigint)::float8 AS amount, max(updated_at) AS at, provider_object AS object
+         FROM money_operations WHERE order_id = $1 AND state = 'voided' AND (answer #>> '{view,captured}')::bigint > 0
+           AND coalesce(decision ->> 'action', '') <> 'settle'
+         GROUP BY provider_object ORDER BY 2`,
+        [order],
+      ),
     find: async (refund) => (await select(db, 'refund_find', 'WHERE refund_id = $1', [refund]))[0] ?? null,
     ofOrder: (order) =>
       select(db, 'refunds_of_order', 'WHERE order_id = $1 ORDER BY created_at, refund_id', [order]),

@@ -8,6 +8,7 @@ export const happenings = [
   'order.confirmed',
   'order.cancelled',
   'order.closed_late',
+  'order.money_returned',
   'refund.created',
   'refund.succeeded',
   'refund.failed',

@@ -112,6 +112,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   checkout: forbidden('checkout'),
   provider: forbidden('provider'),
   operations: forbidden('operations'),
+  returnedOf: forbidden('returnedOf'),
   refundsOf: forbidden('refundsOf'),
   tickets: forbidden('tickets'),
   ready: forbidden('ready'),

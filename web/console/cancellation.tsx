@@ -3,8 +3,9 @@ import { call } from '../shared/api.ts';
 import { announce } from '../shared/live.tsx';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { money } from '../shared/texts/format.ts';
+import { money, shortDateTime } from '../shared/texts/format.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
+import { hashOf, placeOfEvent } from './place.ts';
 import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.refunds;
@@ -50,7 +51,7 @@ export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => voi
       <h3>{words.cancel.title}</h3>
       <SaidView said={said} />
       {progress ? (
-        <Progress progress={progress} moved={moved} onRetry={() => void retry()} />
+        <Progress event={event.id} progress={progress} moved={moved} onRetry={() => void retry()} />
       ) : (
         <AskForm
           path={path}
@@ -159,12 +160,13 @@ function AskForm(props: {
 }
 
 function Progress(props: {
+  event: string;
   progress: CancellationProgress;
   /** It follows the form that asked for it. */
   moved: boolean;
   onRetry: () => void;
 }) {
-  const { progress, moved, onRetry } = props;
+  const { event, progress, moved, onRetry } = props;
   const { refunds, closed, left, ending, currency } = progress;
   const isDone = progress.state === 'done';
   const wasDone = useRef(isDone);
@@ -193,6 +195,22 @@ function Progress(props: {
         {left > 0 && <li>{words.cancel.left(left)}</li>}
         {ending > 0 && <li>{words.cancel.ending(ending)}</li>}
       </ul>
+      {progress.waiting > 0 && (
+        <div class="stack">
+          <p>{words.cancel.waits(progress.waiting)}</p>
+          <ul class="plain">
+            {progress.waitsFor.map(({ entry, order, why, since }) => (
+              <li key={entry} class="who">
+                {`${words.cancel.waitsFor(order, why, shortDateTime(since))} `}
+                <a href={placeOfEvent(event, 'orders', order)}>{words.cancel.toOrder}</a>
+              </li>
+            ))}
+          </ul>
+          <p>
+            <a href={hashOf({ tab: 'payments', event })}>{words.cancel.toPayments}</a>
+          </p>
+        </div>
+      )}
       {failed > 0 && (
         <div>
           <button type="button" class="button" onClick={onRetry}>

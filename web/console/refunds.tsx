@@ -116,6 +116,18 @@ function OneOrder({ id, event }: { id: string; event: OrganiserEvent }) {
               </ul>
             </>
           )}
+          {(order.returned ?? []).length > 0 && (
+            <>
+              <h4>{words.returnedTitle}</h4>
+              <ul class="plain">
+                {order.returned?.map(({ amount, at, object }) => (
+                  <li key={object} class="who">
+                    {words.returned(money(amount, order.currency), shortDateTime(at), object)}
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
           <OrderMails key={order.refunds?.length} order={order.order} to={order.buyer.email} />
         </>
       )}

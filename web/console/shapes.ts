@@ -65,6 +65,8 @@ export interface OrganiserOrder {
     valid: boolean;
   }[];
   refunds?: OrganiserRefund[];
+  /** Money that was taken without a sale and given back. */
+  returned?: { amount: number; at: string; object: string }[];
 }
 
 export interface CancellationProgress {
@@ -77,6 +79,9 @@ export interface CancellationProgress {
   closed: number;
   left: number;
   ending: number;
+  /** What keeps the run from ending; `waiting`: how many there are. */
+  waitsFor: { order: string; entry: string; why: string; since: string }[];
+  waiting: number;
 }
 
 /** An entry of the operator's list. */

@@ -96,7 +96,7 @@ interface Said {
 
 function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats: readonly number[] }) {
   const said = sayState(order);
-  const { refunds = [] } = order;
+  const { refunds = [], returned = [] } = order;
   useEffect(() => announce(said.title), [said.title]);
   return (
     <section class={`card stack state-card ${said.tone}`}>
@@ -114,7 +114,16 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
           ))}
         </ul>
       )}
-      {refunds.length > 0 && <p>{words.cancelledBank}</p>}
+      {returned.length > 0 && (
+        <ul class="refunds">
+          {returned.map(({ amount, at }) => (
+            <li key={at}>
+              {words.returned(money(amount, order.currency), shortEventTime(at, order.timeZone))}
+            </li>
+          ))}
+        </ul>
+      )}
+      {refunds.length + returned.length > 0 && <p>{words.cancelledBank}</p>}
       {order.near && order.near.length > 0 && (
         <div>
           <p>{words.near}</p>
@@ -143,7 +152,9 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
 function sayState(order: OrderAnswer): Said {
   const eventPage = `/events/${encodeURIComponent(order.event)}`;
   const again = { href: eventPage, label: words.chooseAgain };
-  const reason = order.reason ? (words.ends[order.reason] ?? words.endedOtherwise) : words.endedOtherwise;
+  const ended = order.reason ? (words.ends[order.reason] ?? words.endedOtherwise) : words.endedOtherwise;
+  // The sentences about how orders end say that nothing was charged.
+  const reason = order.returned ? words.endedWithMoney : ended;
   switch (order.state) {
     case 'reserved':
       return sayReserved(order, eventPage);
@@ -158,7 +169,11 @@ function sayState(order: OrderAnswer): Said {
     case 'closed':
       // Of an event that does not take place there is nothing to choose again.
       return order.reason === 'event_cancelled'
-        ? { title: words.eventCancelledTitle, text: [words.endedOtherwise], tone: 'warn' }
+        ? {
+            title: words.eventCancelledTitle,
+            text: [order.returned ? words.endedWithMoney : words.endedOtherwise],
+            tone: 'warn',
+          }
         : { title: words.closedTitle, text: [reason], tone: 'warn', link: again };
     case 'cancelled':
       return sayCancelled(order, reason, again);

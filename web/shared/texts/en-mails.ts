@@ -28,6 +28,7 @@ export const enMails = {
     'order.confirmed': 'Tickets',
     'order.closed_late': 'Late payment given back',
     'order.cancelled': 'Order cancelled',
+    'order.money_returned': 'Money given back',
     'refund.created': 'Refund begun',
     'refund.succeeded': 'Refund done',
   } as Record<string, string>,

@@ -70,6 +70,8 @@ export const orderTexts = {
     under_way: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: on its way to your card.`,
     done: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: given back.`,
   },
+  endedWithMoney: 'This order has ended without tickets. Money that was taken for it was given back.',
+  returned: (amount: string, at: string) => `${amount} was taken and given back to the same card on ${at}.`,
   cancelledBank: 'Banks take a few days to show what was given back.',
   cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
   ends: {

@@ -40,6 +40,9 @@ export const enRefunds = {
   no: 'No',
   made: (amount: string) => `${amount} is being given back.`,
   list: 'Refunds of this order',
+  returnedTitle: 'Money that came without a sale',
+  returned: (amount: string, at: string, object: string) =>
+    `${amount} was taken and given back, ${at} (payment ${object}). The buyer was told by mail.`,
   failedTitle: 'Refunds that failed',
   failedHelp: 'The money is still owed. Try again, or note how you gave it back by other means.',
   refundStates: {
@@ -74,6 +77,14 @@ export const enRefunds = {
     running: 'The event is being cancelled',
     done: 'The event is cancelled',
     left: (n: number) => `${orders(n)} still to come`,
+    waits: (n: number) =>
+      plural(n, {
+        one: 'The run cannot end yet: it waits for # payment.',
+        other: 'The run cannot end yet: it waits for # payments.',
+      }),
+    waitsFor: (order: string, why: string, since: string) => `Order ${order}: ${why}, since ${since}.`,
+    toOrder: 'Open the order',
+    toPayments: 'See what can be done about them',
     ending: (n: number) => `${plural(n, { one: '# payment', other: '# payments' })} being ended`,
     closed: (n: number) => `${orders(n)} ended unpaid`,
     refunds: (n: number, amount: string) =>
