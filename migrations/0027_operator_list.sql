@@ -2,7 +2,7 @@
 -- are those of src/core/operator-list.ts. Lock order as everywhere: limit rows → order → money operations → seats by number.
 
 ALTER TABLE money_operations
-  ADD COLUMN decision jsonb,                 -- the last action of an operator: {action, actor, note, at}
+  ADD COLUMN decision jsonb,                 -- the last action of an operator: {action, actor, at}; its note is in the audit log
   ADD CONSTRAINT money_operations_attention CHECK (attention IN ('payment_mismatch','captured_amount','capture_window',
     'void_refused','refund_refused','captured_after_refusal','refund_missing','refund_mismatch','refunded_twice'));
 DROP INDEX money_attention;
@@ -43,8 +43,8 @@ CREATE VIEW operator_list AS
   SELECT 'finding-' || f.finding_id, f.kind, f.first_seen_at, f.order_id, NULL, NULL, f.object, f.says
   FROM reconcile_findings f WHERE f.settled_at IS NULL;
 
-CREATE FUNCTION operator_decision(p_action text, p_actor text, p_note text) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
-  SELECT jsonb_build_object('action', p_action, 'actor', p_actor, 'note', p_note, 'at', epoch_ms(clock_timestamp()))
+CREATE FUNCTION operator_decision(p_action text, p_actor text) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
+  SELECT jsonb_build_object('action', p_action, 'actor', p_actor, 'at', epoch_ms(clock_timestamp()))
 $$;
 
 CREATE FUNCTION operator_audit(p_actor text, p_action text, o orders, p_detail jsonb) RETURNS void LANGUAGE sql AS $$
@@ -110,7 +110,7 @@ CREATE FUNCTION operator_give_back(p_operation uuid, p_actor text, p_end_key tex
 DECLARE
   o orders; m money_operations;
   v_seats jsonb := '[]';
-  v_decision jsonb := operator_decision('give_back', p_actor, NULL);
+  v_decision jsonb := operator_decision('give_back', p_actor);
   v_refuses text;
   v_taken bigint;
 BEGIN
@@ -171,7 +171,7 @@ BEGIN
     RETURN operator_result('not_possible', o.order_id);
   END IF;
   UPDATE money_operations SET state = 'done', amount = v_captured, due_at = NULL, claimed_until = NULL, attention = NULL,
-                              decision = operator_decision('accept', p_actor, p_note), updated_at = clock_timestamp()
+                              decision = operator_decision('accept', p_actor), updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
   UPDATE orders SET state = 'paid', accepted_difference = accepted_difference + v_captured - o.amount, updated_at = clock_timestamp()
   WHERE order_id = o.order_id RETURNING * INTO o;
@@ -195,7 +195,7 @@ BEGIN
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
   IF m.kind <> 'refund' AND m.state = 'ending' THEN
     v_difference := greatest(coalesce((m.answer #>> '{view,captured}')::bigint - (m.answer #>> '{view,refunded}')::bigint, 0), 0);
-    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note)
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor)
     WHERE operation_id = p_operation;
     v_seats := money_voided(p_operation, NULL) -> 'seats';
   ELSIF m.kind = 'refund' AND m.state IN ('waiting','unknown') THEN
@@ -204,14 +204,14 @@ BEGIN
       v_difference := -(m.answer #>> '{refund,amount}')::bigint;
     END IF;
     UPDATE money_operations SET state = 'refused', due_at = NULL, claimed_until = NULL, attention = NULL,
-                                decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+                                decision = operator_decision('settle', p_actor), updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
     UPDATE refunds SET state = 'elsewhere', detail = p_note, retry_asked = NULL, updated_at = clock_timestamp()
     WHERE refund_id = m.refund_id;
     PERFORM order_note(o.order_id, 'refund_elsewhere', o.state, o.state, jsonb_build_object('refund', m.refund_id, 'note', p_note));
   ELSIF m.attention = 'refunded_twice' THEN
     v_difference := -m.amount;
-    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor), updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
   ELSE
     RETURN operator_result('not_possible', o.order_id);
@@ -249,7 +249,7 @@ BEGIN
   v_refuses := operator_refuses(m, 'dismiss');
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
   IF m.state NOT IN ('done','refused','voided') OR m.attention IS NULL THEN RETURN operator_result('not_possible', o.order_id); END IF;
-  UPDATE money_operations SET attention = NULL, decision = operator_decision('dismiss', p_actor, p_note), updated_at = clock_timestamp()
+  UPDATE money_operations SET attention = NULL, decision = operator_decision('dismiss', p_actor), updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
   PERFORM operator_audit(p_actor, 'dismiss', o,
     jsonb_build_object('operation', p_operation, 'attention', m.attention, 'note', p_note));

@@ -188,7 +188,7 @@ export interface MoneyOperation {
   /** For the operator's list: what does not fit. */
   attention: Attention | null;
   /** What an operator decided about it last. */
-  decision: { action: EntryAction; actor: string; note: string | null; at: number } | null;
+  decision: { action: EntryAction; actor: string; at: number } | null;
 }
 
 export interface OperationAnswer {
