@@ -1405,6 +1405,20 @@ BEGIN
 END $$;
 
 --
+-- Name: cancellation_waits(integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.cancellation_waits(p_event integer, p_limit integer) RETURNS TABLE("order" uuid, operation uuid, kind text, state text, attention text, since timestamp with time zone, total bigint)
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT o.order_id, m.operation_id, m.kind, m.state, m.attention, m.created_at, count(*) OVER ()
+  FROM orders o JOIN money_operations m USING (order_id)
+  WHERE o.event_no = p_event AND m.due_at IS NOT NULL AND NOT (m.kind = 'refund' AND m.state = 'waiting')
+    AND (m.attention IS NOT NULL OR (m.state IN ('unknown','ending') AND m.attempts > 2))
+  ORDER BY m.created_at, m.operation_id LIMIT p_limit
+$$;
+
+--
 -- Name: claim_finds(integer[], integer, integer[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -2690,10 +2704,6 @@ END $$;
 
 CREATE FUNCTION public.money_captured(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; v_paid orders;
@@ -2702,8 +2712,10 @@ BEGIN
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
   IF m.kind <> 'capture' OR m.state = 'done' THEN RETURN money_result('settled', p_operation); END IF;
   IF m.state = 'refused' THEN
-    -- Money that came after its order was cancelled: for the operator's list.
-    UPDATE money_operations SET attention = 'captured_after_refusal', answer = p_answer, updated_at = clock_timestamp()
+    -- Money that came after its order was cancelled: for the operator's list, until the ending of its authorisation gave it back.
+    UPDATE money_operations SET answer = p_answer, updated_at = clock_timestamp(),
+      attention = CASE WHEN NOT EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id
+        AND other.provider_object = m.provider_object AND other.state = 'voided') THEN 'captured_after_refusal' END
     WHERE operation_id = p_operation;
     RETURN money_result('settled', p_operation);
   END IF;
@@ -2891,10 +2903,6 @@ END $$;
 
 CREATE FUNCTION public.money_refused(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -2907,7 +2915,7 @@ BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
   IF m.state NOT IN ('open','waiting','unknown') THEN RETURN money_result('settled', p_operation); END IF;
-  UPDATE money_operations SET state = 'refused', answer = p_answer, due_at = NULL, claimed_until = NULL,
+  UPDATE money_operations SET state = 'refused', answer = p_answer, due_at = NULL, claimed_until = NULL, attention = NULL,
                               updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
   IF m.kind = 'capture' AND o.state = 'confirmed' THEN
@@ -2918,7 +2926,8 @@ BEGIN
            due_at = clock_timestamp(), claimed_until = NULL, attempts = 0, first_sent_at = NULL, updated_at = clock_timestamp()
     WHERE order_id = o.order_id AND kind = 'authorise' AND state = 'done';
     SELECT * INTO o FROM orders WHERE order_id = o.order_id;
-    PERFORM order_happened(o, 'order.cancelled', jsonb_build_object('operation', p_operation));
+    PERFORM order_happened(o, 'order.cancelled', jsonb_strip_nulls(jsonb_build_object(
+      'operation', p_operation, 'amount', nullif((p_answer #>> '{view,captured}')::bigint, 0))));
   ELSE
     PERFORM order_note(o.order_id, m.kind || '_refused', o.state, o.state, jsonb_build_object('operation', p_operation));
   END IF;
@@ -2993,14 +3002,12 @@ END $$;
 
 CREATE FUNCTION public.money_voided(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
   v_seats jsonb := '[]';
+  -- What had been taken and was given back.
+  v_back bigint := nullif((p_answer #>> '{view,captured}')::bigint, 0);
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
@@ -3009,30 +3016,37 @@ BEGIN
   END IF;
   UPDATE money_operations
   SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
-      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') THEN attention END
+      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END
   WHERE operation_id = p_operation;
+  UPDATE money_operations SET attention = NULL
+  WHERE order_id = o.order_id AND provider_object = m.provider_object AND attention = 'captured_after_refusal';
   IF m.provider_object IS NOT NULL AND m.provider_object IS DISTINCT FROM o.provider_object THEN
     PERFORM order_note(o.order_id, 'stray_voided', o.state, o.state,
                        jsonb_build_object('operation', p_operation, 'object', m.provider_object));
-    RETURN money_result('voided', p_operation);
-  END IF;
-  UPDATE money_operations SET state = 'voided', updated_at = clock_timestamp()
-  WHERE order_id = o.order_id AND kind = 'open' AND state = 'done' AND provider_object = o.provider_object;
-  IF o.state = 'voiding' THEN
-    UPDATE orders SET state = 'closed', updated_at = clock_timestamp() WHERE order_id = o.order_id;
-    PERFORM order_note(o.order_id, 'voided', 'voiding', 'closed', jsonb_build_object('operation', p_operation));
-  ELSIF o.state = 'reserved' AND m.state = 'ending' THEN
-    v_seats := order_end(o, 'close', 'closed', m.end_reason, NULL);
   ELSE
-    IF o.state = 'reserved' THEN
-      UPDATE orders SET provider_object = NULL, updated_at = clock_timestamp() WHERE order_id = o.order_id;
+    UPDATE money_operations SET state = 'voided', updated_at = clock_timestamp()
+    WHERE order_id = o.order_id AND kind = 'open' AND state = 'done' AND provider_object = o.provider_object;
+    IF o.state = 'voiding' THEN
+      UPDATE orders SET state = 'closed', updated_at = clock_timestamp() WHERE order_id = o.order_id;
+      PERFORM order_note(o.order_id, 'voided', 'voiding', 'closed', jsonb_build_object('operation', p_operation));
+    ELSIF o.state = 'reserved' AND m.state = 'ending' THEN
+      v_seats := order_end(o, 'close', 'closed', m.end_reason, NULL);
+    ELSE
+      IF o.state = 'reserved' THEN
+        UPDATE orders SET provider_object = NULL, updated_at = clock_timestamp() WHERE order_id = o.order_id;
+      END IF;
+      PERFORM order_note(o.order_id, m.kind || '_voided', o.state, o.state, jsonb_build_object('operation', p_operation));
     END IF;
-    PERFORM order_note(o.order_id, m.kind || '_voided', o.state, o.state, jsonb_build_object('operation', p_operation));
   END IF;
+  SELECT * INTO o FROM orders WHERE order_id = o.order_id;
   IF m.end_reason = 'late_payment' THEN
-    SELECT * INTO o FROM orders WHERE order_id = o.order_id;
-    PERFORM order_happened(o, 'order.closed_late', jsonb_strip_nulls(jsonb_build_object('operation', p_operation,
-      'amount', nullif((p_answer #>> '{view,captured}')::bigint, 0))));
+    PERFORM order_happened(o, 'order.closed_late', jsonb_strip_nulls(jsonb_build_object('operation', p_operation, 'amount', v_back)));
+  ELSIF v_back IS NOT NULL THEN
+    PERFORM order_happened(o, 'order.money_returned', jsonb_build_object('operation', p_operation, 'amount', v_back));
+  END IF;
+  IF v_back IS NOT NULL THEN
+    PERFORM order_note(o.order_id, 'money_returned', o.state, o.state, jsonb_build_object(
+      'operation', p_operation, 'object', m.provider_object, 'amount', v_back));
   END IF;
   RETURN money_result('voided', p_operation, v_seats);
 END $$;
@@ -3125,7 +3139,7 @@ BEGIN
     RETURN operator_result('not_possible', o.order_id);
   END IF;
   UPDATE money_operations SET state = 'done', amount = v_captured, due_at = NULL, claimed_until = NULL, attention = NULL,
-                              decision = operator_decision('accept', p_actor, p_note), updated_at = clock_timestamp()
+                              decision = operator_decision('accept', p_actor), updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
   UPDATE orders SET state = 'paid', accepted_difference = accepted_difference + v_captured - o.amount, updated_at = clock_timestamp()
   WHERE order_id = o.order_id RETURNING * INTO o;
@@ -3180,13 +3194,13 @@ CREATE FUNCTION public.operator_audit(p_actor text, p_action text, o public.orde
 $$;
 
 --
--- Name: operator_decision(text, text, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: operator_decision(text, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.operator_decision(p_action text, p_actor text, p_note text) RETURNS jsonb
+CREATE FUNCTION public.operator_decision(p_action text, p_actor text) RETURNS jsonb
     LANGUAGE sql
     AS $$
-  SELECT jsonb_build_object('action', p_action, 'actor', p_actor, 'note', p_note, 'at', epoch_ms(clock_timestamp()))
+  SELECT jsonb_build_object('action', p_action, 'actor', p_actor, 'at', epoch_ms(clock_timestamp()))
 $$;
 
 --
@@ -3205,7 +3219,7 @@ BEGIN
   v_refuses := operator_refuses(m, 'dismiss');
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
   IF m.state NOT IN ('done','refused','voided') OR m.attention IS NULL THEN RETURN operator_result('not_possible', o.order_id); END IF;
-  UPDATE money_operations SET attention = NULL, decision = operator_decision('dismiss', p_actor, p_note), updated_at = clock_timestamp()
+  UPDATE money_operations SET attention = NULL, decision = operator_decision('dismiss', p_actor), updated_at = clock_timestamp()
   WHERE operation_id = p_operation;
   PERFORM operator_audit(p_actor, 'dismiss', o,
     jsonb_build_object('operation', p_operation, 'attention', m.attention, 'note', p_note));
@@ -3240,7 +3254,7 @@ CREATE FUNCTION public.operator_give_back(p_operation uuid, p_actor text, p_end_
 DECLARE
   o orders; m money_operations;
   v_seats jsonb := '[]';
-  v_decision jsonb := operator_decision('give_back', p_actor, NULL);
+  v_decision jsonb := operator_decision('give_back', p_actor);
   v_refuses text;
   v_taken bigint;
 BEGIN
@@ -3256,7 +3270,8 @@ BEGIN
                                 updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
     PERFORM order_count_limits(o, -cardinality(o.seats));
-    v_seats := order_end(o, 'capture_refused', 'cancelled', 'capture_refused', NULL);
+    v_seats := order_end(o, 'capture_refused', 'cancelled', CASE WHEN (SELECT phase FROM events WHERE event_no = o.event_no) = 'cancelled'
+                         THEN 'event_cancelled' ELSE 'capture_refused' END, NULL);
     UPDATE money_operations SET state = 'ending', end_key = p_end_key, end_reason = 'capture_refused', due_at = clock_timestamp(),
            claimed_until = NULL, attempts = 0, first_sent_at = NULL, decision = v_decision, updated_at = clock_timestamp()
     WHERE order_id = o.order_id AND kind = 'authorise' AND state = 'done';
@@ -3371,7 +3386,7 @@ BEGIN
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, o.order_id); END IF;
   IF m.kind <> 'refund' AND m.state = 'ending' THEN
     v_difference := greatest(coalesce((m.answer #>> '{view,captured}')::bigint - (m.answer #>> '{view,refunded}')::bigint, 0), 0);
-    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note)
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor)
     WHERE operation_id = p_operation;
     v_seats := money_voided(p_operation, NULL) -> 'seats';
   ELSIF m.kind = 'refund' AND m.state IN ('waiting','unknown') THEN
@@ -3380,14 +3395,14 @@ BEGIN
       v_difference := -(m.answer #>> '{refund,amount}')::bigint;
     END IF;
     UPDATE money_operations SET state = 'refused', due_at = NULL, claimed_until = NULL, attention = NULL,
-                                decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+                                decision = operator_decision('settle', p_actor), updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
     UPDATE refunds SET state = 'elsewhere', detail = p_note, retry_asked = NULL, updated_at = clock_timestamp()
     WHERE refund_id = m.refund_id;
     PERFORM order_note(o.order_id, 'refund_elsewhere', o.state, o.state, jsonb_build_object('refund', m.refund_id, 'note', p_note));
   ELSIF m.attention = 'refunded_twice' THEN
     v_difference := -m.amount;
-    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor, p_note), updated_at = clock_timestamp()
+    UPDATE money_operations SET attention = NULL, decision = operator_decision('settle', p_actor), updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
   ELSE
     RETURN operator_result('not_possible', o.order_id);
@@ -3966,6 +3981,17 @@ CREATE FUNCTION public.order_seats_are(o public.orders, p_state text) RETURNS bo
 $$;
 
 --
+-- Name: order_taken(public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_taken(o public.orders) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT coalesce((SELECT m.amount FROM money_operations m WHERE m.order_id = o.order_id AND m.kind = 'capture' AND m.state = 'done'),
+                  o.amount)
+$$;
+
+--
 -- Name: order_told(public.orders, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -3979,8 +4005,8 @@ BEGIN
   PERFORM order_mail_owed(o, p_what, p_detail);
   IF NOT EXISTS (SELECT 1 FROM webhook_wanted(o.event_no, p_what)) THEN RETURN; END IF;
   PERFORM webhook_owe(o.event_no, p_what, CASE WHEN p_what NOT IN ('refund.succeeded','refund.failed') THEN v_cause END,
-    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund),
-      'returned', CASE WHEN p_what = 'order.closed_late' THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
+    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund), 'returned',
+      CASE WHEN p_what IN ('order.closed_late','order.money_returned') THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
     || jsonb_build_object('order', webhook_order(o)));
 END $$;
 
@@ -4860,6 +4886,8 @@ CREATE TABLE public.refunds (
     retry_asked timestamp with time zone,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    check_at timestamp with time zone,
+    checks smallint DEFAULT 0 NOT NULL,
     CONSTRAINT refunds_check CHECK (((fees_kept >= 0) AND (order_fee >= 0) AND (amount >= 0))),
     CONSTRAINT refunds_state_check CHECK ((state = ANY (ARRAY['open'::text, 'unknown'::text, 'pending'::text, 'done'::text, 'failed'::text, 'elsewhere'::text])))
 );
@@ -4877,6 +4905,42 @@ CREATE FUNCTION public.refund_attempt(r public.refunds, o public.orders, p_opera
          CASE WHEN p_owner IS NULL THEN 0 ELSE 1 END, CASE WHEN p_owner IS NOT NULL THEN now_ END,
          CASE WHEN p_owner IS NULL THEN now_ ELSE until END, p_owner, CASE WHEN p_owner IS NOT NULL THEN until END, now_, r.refund_id
   FROM (SELECT clock_timestamp() AS now_, clock_timestamp() + p_lease_ms * interval '1 millisecond' AS until) at
+$$;
+
+--
+-- Name: refund_check_after(integer, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_check_after(p_checks integer, p_done timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  SELECT p_done + (ARRAY[1, 3, 7, 15, 30])[p_checks + 1] * interval '1 day'
+$$;
+
+--
+-- Name: refund_checked(uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_checked(p_order uuid) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE refunds SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
+  WHERE order_id = p_order AND check_at IS NOT NULL
+$$;
+
+--
+-- Name: refund_checks_claim(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.refund_checks_claim(p_limit integer) RETURNS SETOF uuid
+    LANGUAGE sql
+    AS $$
+  WITH due AS (
+    SELECT refund_id FROM refunds WHERE check_at <= clock_timestamp() ORDER BY check_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
+  claimed AS (
+    UPDATE refunds r SET check_at = clock_timestamp() + interval '1 hour' FROM due WHERE r.refund_id = due.refund_id
+    RETURNING r.order_id)
+  SELECT DISTINCT order_id FROM claimed
 $$;
 
 --
@@ -4925,10 +4989,6 @@ $$;
 
 CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; r refunds; v_named orders;
@@ -4967,7 +5027,7 @@ BEGIN
   IF v_unknown <> '{}' THEN RETURN jsonb_build_object('kind', 'not_valid', 'tickets', v_unknown); END IF;
   SELECT count(*) INTO v_valid FROM tickets WHERE event_no = o.event_no AND order_id = p_order AND status = 'sold';
   v_all := v_wanted <> '{}' AND cardinality(v_wanted) = v_valid;
-  SELECT o.amount - coalesce(sum(amount), 0), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
+  SELECT order_taken(o) - coalesce(sum(amount), 0), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
   FROM refunds WHERE order_id = p_order;
 
   r.refund_id := p_refund; r.order_id := p_order; r.event_no := o.event_no; r.cancellation := p_cancellation;
@@ -4981,7 +5041,7 @@ BEGIN
   IF r.amount > v_left THEN RETURN jsonb_build_object('kind', 'too_much', 'amount', r.amount, 'most', v_left); END IF;
   IF r.amount = 0 AND v_wanted = '{}' THEN RETURN '{"kind":"nothing"}'; END IF;
   r.state := CASE WHEN r.amount = 0 THEN 'done' ELSE 'open' END;
-  r.created_at := clock_timestamp(); r.updated_at := r.created_at;
+  r.created_at := clock_timestamp(); r.updated_at := r.created_at; r.checks := 0;
 
   INSERT INTO refunds SELECT r.*;
   INSERT INTO refund_tickets (event_no, ticket_id, refund_id) SELECT o.event_no, u, p_refund FROM unnest(v_wanted) u;
@@ -5075,10 +5135,6 @@ END $$;
 
 CREATE FUNCTION public.refund_settle(p_operation uuid, p_state text, p_due_ms integer, p_answer jsonb, p_detail text, p_attention text, p_new_key text) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; r refunds;
@@ -5102,7 +5158,10 @@ BEGIN
         updated_at = clock_timestamp()
     WHERE operation_id = p_operation;
     v_state := CASE p_state WHEN 'waiting' THEN 'pending' WHEN 'refused' THEN 'failed' ELSE p_state END;
-    UPDATE refunds SET state = v_state, detail = CASE WHEN v_state <> 'done' THEN p_detail END, updated_at = clock_timestamp()
+    UPDATE refunds
+    SET state = v_state, detail = CASE WHEN v_state <> 'done' THEN p_detail END, updated_at = clock_timestamp(),
+        checks = CASE WHEN v_state = 'done' THEN checks ELSE 0 END,
+        check_at = CASE WHEN v_state = 'done' THEN refund_check_after(0, clock_timestamp()) END
     WHERE refund_id = m.refund_id;
     IF m.state <> p_state THEN
       PERFORM order_note(o.order_id, 'refund_' || v_state, o.state, o.state,
@@ -7081,6 +7140,12 @@ CREATE INDEX reconcile_runs_started ON public.reconcile_runs USING btree (starte
 --
 
 CREATE INDEX refund_tickets_refund ON public.refund_tickets USING btree (refund_id);
+
+--
+-- Name: refunds_check; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX refunds_check ON public.refunds USING btree (check_at) WHERE (check_at IS NOT NULL);
 
 --
 -- Name: refunds_event; Type: INDEX; Schema: public; Owner: -

@@ -268,7 +268,9 @@ test('D4: what is under way, owed or still to come refuses the whole forgetting,
   await refused('refund_failed', nameless);
   await refunds.elsewhere(ids.refund, actor, 'cash');
 
-  await database.query(`UPDATE money_operations SET attention = 'refunded_twice' WHERE operation_id = $1`, [operation]);
+  await database.query(`UPDATE money_operations SET attention = 'refunded_twice' WHERE operation_id = $1`, [
+    operation,
+  ]);
   await refused('on_the_list', nameless);
   await database.query(`UPDATE money_operations SET attention = NULL WHERE operation_id = $1`, [operation]);
 
