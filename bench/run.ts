@@ -23,7 +23,7 @@ export interface BenchContext {
   progress(text: string): void;
 }
 
-const names = ['contention', 'arbiter', 'hold', 'join', 'sale', 'size'] as const;
+const names = ['contention', 'arbiter', 'hold', 'join', 'sale', 'size', 'idle'] as const;
 const usage = `npm run bench -- NAME [--json] [--runs 5] [--seconds 2] [--only TEXT]
 
   contention  how many claims a second are decided when 500 buyers want the same 100 seats, beside other locking rules
@@ -32,6 +32,7 @@ const usage = `npm run bench -- NAME [--json] [--runs 5] [--seconds 2] [--only T
   join        what joining the line costs, with few and with very many waiting
   sale        what whole purchases cost beside the same steps with a statement for each row
   size        what seats and holds cost in memory and time
+  idle        what many published events cost while nothing happens (minutes: each run is one at least)
 
 Needs redis-server (Debian: apt-get install redis-server); arbiter needs redis-benchmark too (redis-tools).`;
 

@@ -1,20 +1,20 @@
+import { createHash } from 'node:crypto';
 import type { AppOptions } from './app.ts';
 import { openArbiters, openStoreWatch, type RedisStores, redisHoldsOf } from './app-stores.ts';
 import { arbiterCeilingOf } from './core/admission.ts';
 import type { EventNo, PartitionNo } from './core/hold.ts';
 import type { StoreWatch } from './inventory/store-watch.ts';
-import { createPublishTask, createSnapshots, createSweepTask } from './leader-tasks.ts';
+import { createPathTask, createPublishTask, createSnapshots, createSweepTask } from './leader-tasks.ts';
 import { createProjectionTask } from './projection-task.ts';
-import { createPublisher } from './read-path/publish.ts';
+import { createPublisher, publishedForm } from './read-path/publish.ts';
 import type { EventObject } from './read-path/published.ts';
-import type { Clock } from './runtime/clock.ts';
 import type { Loops } from './runtime/loops.ts';
 import type { Shutdown } from './runtime/shutdown.ts';
 import type { Db } from './sales/db.ts';
-import { createEvents, type Events } from './sales/events.ts';
-import { type PathWindow, readPath } from './sales/path-signals.ts';
+import { createEvents } from './sales/events.ts';
 import { createAdmissionTask } from './waiting-room/admission-task.ts';
-import { createController } from './waiting-room/controller.ts';
+import { type Controller, createController } from './waiting-room/controller.ts';
+import { createEventRest } from './waiting-room/event-rest.ts';
 import { createPhaseTask } from './waiting-room/phase-task.ts';
 import type { QueueStores } from './waiting-room/queue-stores.ts';
 import type { AdmissionControl, WaitingRoom } from './waiting-room/waiting-room.ts';
@@ -44,7 +44,7 @@ export function startController(
   const arbiter = parts.replace?.arbiter?.(made.arbiter) ?? made.arbiter;
   const snapshots = createSnapshots({ arbiter, events, clock });
   const seatCounts = async (event: number) => (await snapshots.of(event)).counts;
-  let path: PathWindow | null = null;
+  const path = createPathTask({ db, clock });
   const projection = createProjectionTask({
     db,
     events,
@@ -58,7 +58,7 @@ export function startController(
     control: room,
     clock,
     seatCounts,
-    pathSignals: () => path,
+    pathSignals: path.last,
     arbiterCeiling: async (event) => {
       const modes = await events.modes(event);
       return arbiterCeilingOf(
@@ -70,34 +70,49 @@ export function startController(
     redisHolds: redisHoldsOf({ events, redis, log }),
   });
   const publisher = createPublisher({ db, clock, payment: parts.payment, timeZone: parts.timeZone });
-  const controller = createController({
+  let controller: Controller | undefined;
+  const eventsToLead = createEventRest({
+    db,
+    clock,
+    madeAs: madeAs({ payment: parts.payment, timeZone: parts.timeZone }),
+    isQuiet: async (event, term) => {
+      const measured = admission.measured(event, term);
+      if (!measured?.settled) return false;
+      // Holds in Redis lapse without a word to Postgres.
+      return (
+        measured.seats.held === 0 || (await events.modes(event)).every(({ mode }) => mode === 'postgres')
+      );
+    },
+    controller: () => controller,
+  });
+  controller = createController({
     db,
     owner,
     clock,
     log,
-    eventsToLead: () => eventsToLead(events, clock),
+    eventsToLead,
     tasks: [
-      {
-        name: 'path',
-        run: async () => {
-          path = await readPath(db);
-        },
-      },
+      path,
       createPhaseTask({ db, seatCounts, onAdvance: (event) => projection.soon(event) }),
       admission,
       createPublishTask({ publisher, snapshots, events, admission }),
-      createSweepTask({ arbiter, events, room, log }),
+      createSweepTask({ arbiter, events, room, clock, log }),
       projection,
     ],
+    onLeft: (event) => {
+      snapshots.forget(event);
+      admission.forget(event);
+    },
   });
-  shutdown.add('controller', () => controller.stop());
-  controller.start(parts.loops);
+  const { leads, start, stop } = controller;
+  shutdown.add('controller', stop);
+  start(parts.loops);
   watch = openStoreWatch({
     db: parts.watchDb,
     events,
     redis,
     reporter: owner,
-    leads: controller.leads,
+    leads,
     onMoved: (event) => projection.soon(event),
     clock,
     log,
@@ -107,16 +122,10 @@ export function startController(
   return { look };
 }
 
-/** A day after the performance nobody looks any more. */
-const ledAfterMs = 24 * 3_600_000;
-
-async function eventsToLead(events: Events, clock: Clock): Promise<number[]> {
-  const all = await events.list();
-  return all
-    .filter(({ phase, layoutHash, performanceAt }) => {
-      if (phase === 'draft' || !layoutHash) return false;
-      const final = phase === 'closed' || phase === 'cancelled';
-      return !final || performanceAt === null || performanceAt + ledAfterMs > clock.now();
-    })
-    .map(({ eventNo }) => eventNo);
+/** Changes with all that published objects depend on beside the database: those of a resting event are then made again. */
+function madeAs(settings: Pick<EventObject, 'payment' | 'timeZone'>): string {
+  return createHash('sha256')
+    .update(JSON.stringify({ form: publishedForm, ...settings }))
+    .digest('base64url')
+    .slice(0, 22);
 }

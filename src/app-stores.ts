@@ -23,6 +23,7 @@ import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
 import { decidedPhase } from './sales/projection.ts';
 import type { PartitionMode } from './sales/record.ts';
+import { createWaker } from './waiting-room/event-rest.ts';
 import type { LookOutcome, NumberStore } from './waiting-room/numbers.ts';
 import { createPostgresWaitingRoom } from './waiting-room/postgres.ts';
 import { createQueueControl } from './waiting-room/queue-control.ts';
@@ -149,6 +150,7 @@ export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postg
     modes: modeReader(events),
     report,
     granted,
+    wake: createWaker(options),
   });
   return { arbiter, postgres };
 }
@@ -218,7 +220,7 @@ export function openRoom(parts: Pick<ArbiterOptions, 'db' | 'redis' | 'clock' | 
 } {
   const { db, redis, clock } = parts;
   const control = createQueueControl({ db, clock });
-  const shared = { ...parts, control, numbers: numbersOf(redis) };
+  const shared = { ...parts, control, numbers: numbersOf(redis), wake: createWaker(parts) };
   return {
     room: createRoutedWaitingRoom({ ...shared, postgres: createPostgresWaitingRoom({ db }) }),
     queueStores: createQueueStores(shared),

@@ -5,7 +5,9 @@ import type { Publisher } from './read-path/publish.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Logger } from './runtime/log.ts';
 import { StoreFault } from './runtime/store-fault.ts';
+import type { Db } from './sales/db.ts';
 import type { Events, House } from './sales/events.ts';
+import { type PathWindow, readPath } from './sales/path-signals.ts';
 import type { EventRecord, PartitionMode } from './sales/record.ts';
 import type { AdmissionTask } from './waiting-room/admission-task.ts';
 import type { LeaderTask } from './waiting-room/controller.ts';
@@ -16,11 +18,15 @@ import type { WaitingRoom } from './waiting-room/waiting-room.ts';
 /** The tasks of one tick look at one snapshot. */
 const snapshotFreshMs = 500;
 const sweptMax = 1_000;
+/** What is done for all events together is done by the first of them in a tick. */
+const sharedEveryMs = 500;
 /** A partition whose store is away is shown as it was for so long: it comes back, or Postgres takes over, within seconds. */
 const lastPictureMs = 15_000;
 
 export interface Snapshots {
   of(event: EventNo): Promise<{ event: EventRecord; house: House; snapshot: Snapshot; counts: HouseCounts }>;
+  /** Lets go of an event that this process no longer leads: its house is large. */
+  forget(event: EventNo): void;
 }
 
 export function createSnapshots(options: { arbiter: Arbiter; events: Events; clock: Clock }): Snapshots {
@@ -69,6 +75,10 @@ export function createSnapshots(options: { arbiter: Arbiter; events: Events; clo
       });
       return entry.read;
     },
+    forget(event) {
+      taken.delete(event);
+      for (const key of pictures.keys()) if (key.startsWith(`${event}/`)) pictures.delete(key);
+    },
   };
 }
 
@@ -83,10 +93,12 @@ function stillHeld(now: Snapshot, before: Snapshot): Snapshot {
 export function createSweepTask(options: {
   arbiter: Arbiter;
   events: Pick<Events, 'modes'>;
-  room: WaitingRoom;
+  room: Pick<WaitingRoom, 'sweep'>;
+  clock: Pick<Clock, 'monotonic'>;
   log: Logger;
 }): LeaderTask {
-  const { arbiter, events, room, log } = options;
+  const { arbiter, events, room, clock, log } = options;
+  let roomSweptAt = Number.NEGATIVE_INFINITY;
   return {
     name: 'sweep',
     async run({ event }) {
@@ -97,8 +109,29 @@ export function createSweepTask(options: {
           log.debug({ err: error, event, partition }, 'holds were not swept');
         });
       }
+      // One sweep is for all events.
+      if (clock.monotonic() - roomSweptAt < sharedEveryMs) return;
+      roomSweptAt = clock.monotonic();
       await room.sweep(event);
     },
+  };
+}
+
+/** How the purchase path has done lately, over all events: for admission. */
+export function createPathTask(options: {
+  db: Db;
+  clock: Pick<Clock, 'monotonic'>;
+}): LeaderTask & { last(): PathWindow | null } {
+  let readAt = Number.NEGATIVE_INFINITY;
+  let path: PathWindow | null = null;
+  return {
+    name: 'path',
+    async run() {
+      if (options.clock.monotonic() - readAt < sharedEveryMs) return;
+      readAt = options.clock.monotonic();
+      path = await readPath(options.db);
+    },
+    last: () => path,
   };
 }
 

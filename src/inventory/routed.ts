@@ -54,6 +54,8 @@ export interface RoutedArbiterOptions {
   reporter: string;
   /** Told of each sign of a lost Redis, before any report: the leader probes at once. Must not throw. */
   onLoss?: (event: EventNo, partition: PartitionNo) => void;
+  /** Awaited before a claim in Redis: Postgres does not see what comes of it, and an event at rest needs its leader. */
+  wake?: (event: EventNo) => Promise<void>;
   clock: Clock;
   log: Logger;
 }
@@ -82,7 +84,7 @@ interface At {
  * under the epoch of that instant.
  */
 export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
-  const { postgres, redis, modes, clock, log } = options;
+  const { postgres, redis, modes, wake = async () => {}, clock, log } = options;
   const losses: LossReports = createLossReports(options);
 
   async function routeOf(event: EventNo, partition: PartitionNo, notBefore?: number): Promise<Routed | null> {
@@ -126,6 +128,7 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     const { event, partition } = command;
     const arbiter = redisOf(event, row);
     if (!arbiter) return { kind: 'retry', afterMs: lostRetryMs };
+    await wake(event);
     let outcome: Outcome;
     try {
       outcome = await ask(arbiter);

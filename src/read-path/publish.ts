@@ -39,6 +39,9 @@ export interface Publisher {
   publish(command: PublishCommand): Promise<boolean>;
 }
 
+/** To be raised when the form of a published object changes: objects of events at rest are then published again. */
+export const publishedForm = 1;
+
 /** The crowd's polls: quick while the line is short, and never rarer than every 30 s (W5). Milliseconds. */
 const pollMaxMs = 30_000;
 const pollMinShortLineMs = 2_000;

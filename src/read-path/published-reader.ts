@@ -7,7 +7,7 @@ import type { Loops } from '../runtime/loops.ts';
 import type { Db } from '../sales/db.ts';
 import type { Events } from '../sales/events.ts';
 import { sectionBits } from './availability.ts';
-import type { Version } from './published.ts';
+import type { StatusObject, Version } from './published.ts';
 
 /** Bytes ready to be sent: no request computes anything. */
 export interface SharedBytes {
@@ -24,7 +24,10 @@ export interface SharedBytes {
 export interface PublishedReader {
   /** Reads once and then every second. */
   start(loops: Loops): Promise<void>;
-  /** `status`, `availability`, `counts` or `event`; from memory. Null while nothing was published. */
+  /**
+   * `status`, `availability`, `counts` or `event`; from memory. Null while nothing was published. The status of an event at
+   * rest, which nothing has changed since it was published, carries the time of the last reading.
+   */
   get(event: EventId, name: string): SharedBytes | null;
   /** Bits of one section of the present availability; null for an unknown section. */
   section(event: EventId, section: string): Promise<SharedBytes | null>;
@@ -47,6 +50,8 @@ interface ChangedRow {
 }
 
 const readEveryMs = 1_000;
+/** What was published may be committed that much later than it was stamped. */
+const commitMaxMs = 10_000;
 /** Below this compressing costs more than it saves. */
 const compressFromBytes = 300;
 const layoutsMax = 50;
@@ -57,33 +62,53 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
   const sections = new Map<string, { version: string; shared: SharedBytes }>();
   const layouts = new Map<string, SharedBytes>();
   const layoutsBeingRead = new Map<string, Promise<SharedBytes | null>>();
-  const known = new Map<string, { no: EventNo; name: string; version: Version }>();
+  const known = new Map<string, { no: EventNo; name: string; version: Version; readAt: number }>();
+  const numbers = new Map<EventId, EventNo>();
+  /** Events at rest, and Postgres's clock, both as of the last reading. */
+  let resting = new Set<EventNo>();
+  let storeNow = 0;
+  /** Statuses of events at rest with the time of a reading, made when asked for. */
+  const dated = new Map<EventId, { readAt: number; of: SharedBytes; shared: SharedBytes }>();
   let lastReadAt = Number.NEGATIVE_INFINITY;
 
   async function readChanges(): Promise<void> {
-    const have = [...known.values()];
+    const [state] = await db.query<{ now: number; resting: EventNo[] }>(
+      'published_state',
+      `SELECT clock_timestamp() AS now, (SELECT coalesce(array_agg(r.event_no), '{}') FROM event_rests r
+         WHERE r.settled AND r.wake_at > clock_timestamp()
+           AND NOT EXISTS (SELECT FROM event_wakes w WHERE w.event_no = r.event_no)) AS resting`,
+    );
+    const { now, resting: atRest } = state!;
+    // Postgres looks at what was published lately only; of that it is told what is here already.
+    const since = storeNow - commitMaxMs;
+    const have = [...known.values()].filter(({ readAt }) => readAt >= since);
     const rows = await db.query<ChangedRow>(
       'published_changed',
       `SELECT p.event_no, e.event_id, p.name, p.term, p.count, p.bytes, e.layout_hash
        FROM published p JOIN events e USING (event_no)
        LEFT JOIN unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[]) AS k (event_no, name, term, count)
          ON k.event_no = p.event_no AND k.name = p.name
-       WHERE k.term IS NULL OR (p.term, p.count) > (k.term, k.count)
+       WHERE p.published_at >= to_timestamp($5::float8 / 1000)
+         AND (k.term IS NULL OR (p.term, p.count) > (k.term, k.count))
        ORDER BY p.event_no`,
       [
         have.map((entry) => entry.no),
         have.map((entry) => entry.name),
         have.map((entry) => entry.version[0]),
         have.map((entry) => entry.version[1]),
+        since,
       ],
     );
-    for (const row of rows) remember(row);
+    for (const row of rows) remember(row, now);
+    resting = new Set(atRest);
+    storeNow = now;
     lastReadAt = clock.monotonic();
   }
 
-  function remember(row: ChangedRow): void {
+  function remember(row: ChangedRow, readAt: number): void {
     const version: Version = [row.term, row.count];
-    known.set(`${row.event_no}/${row.name}`, { no: row.event_no, name: row.name, version });
+    known.set(`${row.event_no}/${row.name}`, { no: row.event_no, name: row.name, version, readAt });
+    numbers.set(row.event_id, row.event_no);
     let ofEvent = objects.get(row.event_id);
     if (!ofEvent) {
       ofEvent = new Map();
@@ -92,6 +117,20 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
     const isBits = row.name === 'availability';
     const contentType = isBits ? 'application/octet-stream' : 'application/json; charset=utf-8';
     ofEvent.set(row.name, sharedBytes(row.bytes, contentType, version, row.layout_hash));
+  }
+
+  function get(event: EventId, name: string): SharedBytes | null {
+    const object = objects.get(event)?.get(name) ?? null;
+    if (!object || name !== 'status' || !resting.has(numbers.get(event)!)) return object;
+    const made = dated.get(event);
+    if (made?.readAt === storeNow && made.of === object) return made.shared;
+    const status = JSON.parse(Buffer.from(object.bytes).toString('utf8')) as StatusObject;
+    const bytes = Buffer.from(
+      JSON.stringify({ ...status, serverTime: Math.max(status.serverTime, storeNow) }),
+    );
+    const shared = sharedBytes(bytes, object.contentType, object.version, object.layout);
+    dated.set(event, { readAt: storeNow, of: object, shared });
+    return shared;
   }
 
   async function section(event: EventId, sectionId: string): Promise<SharedBytes | null> {
@@ -147,7 +186,7 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
         turn: readChanges,
       });
     },
-    get: (event, name) => objects.get(event)?.get(name) ?? null,
+    get,
     section,
     async layout(hash) {
       return layouts.get(hash) ?? (await (layoutsBeingRead.get(hash) ?? beginReading(hash)));

@@ -47,7 +47,7 @@ export interface StatusObject {
   soldOut: boolean;
   poll: { minMs: number; maxMs: number };
   message: string | null;
-  /** Epoch ms at publishing, the store's clock. */
+  /** Epoch ms at publishing, the store's clock; of an event about which nothing changes, as late as that is known. */
   serverTime: number;
   /** Epoch ms; null when not scheduled. */
   opensAt: number | null;

@@ -102,7 +102,10 @@ export function isEventTime(at: number): boolean {
 const freshMs = 900;
 /** A move between stores takes a fraction of a second: whoever waits for its end looks again that soon. */
 const movingFreshMs = 50;
-const housesMax = 20;
+/** Houses in memory: some hundred bytes a seat. The one that was used longest ago goes first. */
+const houseSeatsMax = 500_000;
+/** What a house weighs beside its seats, in seats. */
+const houseWeight = 200;
 
 const columns = `event_no, event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings,
   phase, version, message, rate_ceiling, layout_hash, seat_count, event_in_presale(events) AS presale`;
@@ -132,7 +135,8 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   /** An event keeps its name. */
   const idByNo = new Map<EventNo, EventId>();
   const modesByNo = createMemory<EventNo, ModesReading>(clock);
-  const houses = new Map<string, Promise<House>>();
+  /** By event and layout; the one used last is the last. */
+  const houses = new Map<string, { weight: number; loading: Promise<House> }>();
 
   const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
     (await db.query<EventRow>(name, `SELECT ${columns} FROM events ${where}`, values)).map(recordOf);
@@ -178,18 +182,25 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     const hash = event.layoutHash;
     if (!hash) throw new Error(`event ${event.event} is not published`);
     const key = `${event.eventNo}/${hash}`;
-    let loading = houses.get(key);
-    if (!loading) {
-      loading = loadHouse(db, event.eventNo, hash);
-      houses.set(key, loading);
-      loading.catch(() => houses.delete(key));
-      // Old houses go first: a Map keeps the order of insertion.
-      for (const old of houses.keys()) {
-        if (houses.size <= housesMax) break;
-        houses.delete(old);
-      }
+    const found = houses.get(key);
+    const entry = found ?? {
+      weight: event.seatCount + houseWeight,
+      loading: loadHouse(db, event.eventNo, hash),
+    };
+    houses.delete(key);
+    houses.set(key, entry);
+    if (found) return found.loading;
+    entry.loading.catch(() => {
+      if (houses.get(key) === entry) houses.delete(key);
+    });
+    let weight = 0;
+    for (const each of houses.values()) weight += each.weight;
+    for (const [old, each] of houses) {
+      if (weight <= houseSeatsMax || each === entry) break;
+      houses.delete(old);
+      weight -= each.weight;
     }
-    return loading;
+    return entry.loading;
   }
 
   return {

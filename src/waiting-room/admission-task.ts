@@ -52,6 +52,8 @@ export interface MeasuredAdmission {
   seats: SeatCounts;
   reason: AdmissionDecision['reason'];
   estimates: AdmissionDecision['estimates'];
+  /** Time alone will change nothing of this: nobody waits to be called, and whoever was called finds a pass. */
+  settled: boolean;
 }
 
 export interface PathSignals {
@@ -232,6 +234,11 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         seats,
         reason: decision.reason,
         estimates: decision.estimates,
+        settled:
+          measuredRate === 0 &&
+          (!allows(line.phase, 'redeem') ||
+            decision.reason === 'nothing_left' ||
+            (line.waiting === 0 && rate > 0)),
       };
     },
     measured(event, term) {

@@ -28,6 +28,8 @@ export interface Controller {
   stop(): Promise<void>;
   /** Events that this process leads now, with their terms. */
   leads(): Map<EventNo, number>;
+  /** Whether each task has succeeded for the event in a run that began at `since` (monotonic ms) or later. */
+  doneSince(event: EventNo, since: number): boolean;
 }
 
 export interface ControllerOptions {
@@ -36,9 +38,10 @@ export interface ControllerOptions {
   owner: string;
   clock: Clock;
   log: Logger;
-  /** Published events that are not final. */
   eventsToLead: () => Promise<EventNo[]>;
   tasks: readonly LeaderTask[];
+  /** Called with each event that this process leads no longer: what it remembers about the event can go. */
+  onLeft?: (event: EventNo) => void;
   /** 1 s; tests shorten it. */
   tickMs?: number;
   /** A run that takes longer is given up. */
@@ -55,7 +58,15 @@ interface Run {
   /** Epoch ms. */
   lastSuccessAt: number | null;
   failure: { since: number; count: number; error: string } | null;
+  /** When the last successful run began, monotonic ms; null: none has succeeded in this term. */
+  succeededAt: number | null;
 }
+
+/**
+ * Events whose tasks run at the same time. With more of them, as when a program starts that never led any, each has its turn
+ * less often instead of all of them taking too long.
+ */
+const eventsAtOnceMax = 32;
 
 /** A task that hangs again and again is not started any more until one of its runs ends. */
 const hungMax = 3;
@@ -66,6 +77,7 @@ const hungMax = 3;
  */
 export function createController(options: ControllerOptions): Controller {
   const { db, owner, clock, log, eventsToLead, tasks, tickMs = 1_000, taskMs = 5_000 } = options;
+  const { onLeft = () => {} } = options;
   const lease = createLease({ db, owner, clock });
   const runs = new Map<string, Run>();
   const underWay = new Set<Promise<void>>();
@@ -74,15 +86,22 @@ export function createController(options: ControllerOptions): Controller {
   setMaxListeners(0, stopping.signal);
   let led = new Map<EventNo, number>();
   let due = clock.monotonic();
+  /** Events that wait for their turn in this tick, and runs under way by event. */
+  let waiting: EventNo[] = [];
+  const busy = new Map<EventNo, number>();
+  const startedAt = new Map<EventNo, number>();
   let loop: Loop | null = null;
 
   async function keepLeases(): Promise<void> {
     const kept = await lease.keep(await eventsToLead());
     for (const [event, term] of kept) {
-      if (led.get(event) !== term) log.info({ event, term, owner }, 'leads the event');
+      // With many events some are put to rest and woken all the time.
+      if (led.get(event) !== term) log.debug({ event, term, owner }, 'leads the event');
     }
     for (const [event, term] of led) {
-      if (!kept.has(event)) log.info({ event, term, owner }, 'no longer leads the event');
+      if (kept.has(event)) continue;
+      log.debug({ event, term, owner }, 'no longer leads the event');
+      onLeft(event);
     }
     led = kept;
     for (const [key, run] of runs) {
@@ -90,12 +109,30 @@ export function createController(options: ControllerOptions): Controller {
     }
   }
 
+  /** Starts the tasks of all led events, of those that have waited longest first. */
   function runTasks(): void {
-    for (const event of led.keys()) {
-      const term = lease.termOf(event);
-      if (term === null) continue;
-      for (const task of tasks) startRun(task, event, term);
+    for (const event of startedAt.keys()) if (!led.has(event)) startedAt.delete(event);
+    const waited = (event: EventNo): number => startedAt.get(event) ?? 0;
+    waiting = [...led.keys()].sort((a, b) => waited(a) - waited(b));
+    fill();
+  }
+
+  function fill(): void {
+    for (let i = 0; i < waiting.length; ) {
+      const event = waiting[i]!;
+      if (!busy.has(event) && busy.size >= eventsAtOnceMax) i++;
+      else {
+        waiting.splice(i, 1);
+        startEvent(event);
+      }
     }
+  }
+
+  function startEvent(event: EventNo): void {
+    const term = lease.termOf(event);
+    if (term === null) return;
+    startedAt.set(event, clock.monotonic());
+    for (const task of tasks) startRun(task, event, term);
   }
 
   function startRun(task: LeaderTask, event: EventNo, term: number): void {
@@ -108,22 +145,30 @@ export function createController(options: ControllerOptions): Controller {
       tick: 0,
       abort: null,
       hung: 0,
+      succeededAt: null,
       lastSuccessAt: null,
       failure: null,
     };
     run.tick = before?.term === term ? before.tick + 1 : 0;
+    if (before?.term !== term) run.succeededAt = null;
     run.term = term;
     run.abort = new AbortController();
     runs.set(key, run);
+    busy.set(event, (busy.get(event) ?? 0) + 1);
     const done = runOnce(task, event, run, run.abort).finally(() => {
       run.abort = null;
       underWay.delete(done);
+      const left = busy.get(event)! - 1;
+      if (left > 0) busy.set(event, left);
+      else busy.delete(event);
+      if (left === 0 && !stopping.signal.aborted) fill();
     });
     underWay.add(done);
   }
 
   async function runOnce(task: LeaderTask, event: EventNo, run: Run, abort: AbortController): Promise<void> {
     const { term, tick } = run;
+    const began = clock.monotonic();
     const onStop = (): void => abort.abort(new Error('the controller stops'));
     stopping.signal.addEventListener('abort', onStop, { once: true });
     let cancel = (): void => {};
@@ -140,7 +185,7 @@ export function createController(options: ControllerOptions): Controller {
           ended = true;
         });
       await Promise.race([running, tooLong]);
-      Object.assign(run, { lastSuccessAt: clock.now(), failure: null });
+      Object.assign(run, { lastSuccessAt: clock.now(), succeededAt: began, failure: null });
     } catch (err) {
       if (stopping.signal.aborted) return;
       const { since = clock.now(), count = 0 } = run.failure ?? {};
@@ -206,6 +251,12 @@ export function createController(options: ControllerOptions): Controller {
     },
     leads() {
       return new Map([...led].filter(([event, term]) => lease.termOf(event) === term));
+    },
+    doneSince(event, since) {
+      return tasks.every(({ name }) => {
+        const run = runs.get(`${event}:${name}`);
+        return run?.term === led.get(event) && run?.succeededAt != null && run.succeededAt >= since;
+      });
     },
   };
 }

@@ -14,6 +14,8 @@ export interface RoutedWaitingRoomOptions {
   control: QueueControl;
   /** By the name of the configured Redis server; empty: there is none. */
   numbers: ReadonlyMap<string, NumberStore>;
+  /** Awaited before numbers are drawn in Redis: Postgres does not see them, and an event at rest needs its leader. */
+  wake?: (event: EventNo) => Promise<void>;
   clock: Pick<Clock, 'monotonic'>;
   log: Logger;
   /** This process, as a witness. */
@@ -55,7 +57,7 @@ const reportEveryMs = 500;
  * turn the shard to Postgres.
  */
 export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): WaitingRoom & AdmissionControl {
-  const { postgres, control, numbers, clock, log, owner } = options;
+  const { postgres, control, numbers, wake = async () => {}, clock, log, owner } = options;
   const followed = new Map<string, Followed>();
 
   /** Takes notice of a shard's row: a new epoch means other run ids, and the old one's last number is told. */
@@ -192,6 +194,7 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
     const mine = follow(event, row);
     if (row.mode === 'postgres') return postgres.join(event, shard, visitors);
     if (!allows(phase, 'join')) return visitors.map(() => ({ kind: 'not_open', phase, opensAt }));
+    await wake(event);
     return joinInRedis(mine, row, visitors);
   }
 

@@ -108,7 +108,8 @@ export async function look(buyer: Buyer): Promise<void> {
     return;
   }
   const fresh = answer.body;
-  if (!isNewer(fresh.v, status?.v ?? null)) {
+  // The same version again says that nothing has changed, as of a later time.
+  if (status && isNewer(status.v, fresh.v)) {
     buyer.store.set({ stale: false });
     return;
   }
