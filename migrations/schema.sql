@@ -1840,6 +1840,20 @@ BEGIN
 END $$;
 
 --
+-- Name: event_changed(); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_changed() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  -- As in event_wake, without the cost of another call: this runs for each seat that is held or sold.
+  PERFORM FROM event_rests r WHERE r.event_no = NEW.event_no;
+  IF FOUND THEN PERFORM event_wake(NEW.event_no); END IF;
+  RETURN NULL;
+END $$;
+
+--
 -- Name: events; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -2040,6 +2054,38 @@ BEGIN
 END $$;
 
 --
+-- Name: event_wake(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_wake(p_event integer) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  PERFORM FROM event_rests r WHERE r.event_no = p_event;
+  IF NOT FOUND THEN RETURN; END IF;
+  INSERT INTO event_wakes (event_no) SELECT p_event
+    WHERE NOT EXISTS (SELECT FROM event_wakes w WHERE w.event_no = p_event);
+END $$;
+
+--
+-- Name: event_wake_at(public.events, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_wake_at(e public.events, p_max_ms double precision) RETURNS timestamp with time zone
+    LANGUAGE sql
+    AS $$
+  SELECT least(
+    clock_timestamp() + p_max_ms * (0.75 + 0.25 * random()) * interval '1 ms',
+    CASE WHEN e.phase IN ('scheduled','pre_queue') THEN event_opens_at(e) END,
+    CASE WHEN e.on_sale_at > clock_timestamp() THEN e.on_sale_at END,
+    CASE WHEN e.phase IN ('open','paused','sold_out') THEN e.sale_ends_at END,
+    (SELECT min(p.grace_until) FROM event_partitions p WHERE p.event_no = e.event_no AND p.grace_until > clock_timestamp()),
+    (SELECT min(h.deadline) FROM holds h WHERE h.event_no = e.event_no AND h.state = 'live'),
+    -- Memories of holds that ended are forgotten all at once: each by itself is not worth a leader.
+    (SELECT max(hold_due(h.state, h.deadline)) FROM holds h WHERE h.event_no = e.event_no AND h.state <> 'live'))
+$$;
+
+--
 -- Name: event_write_partitions(integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -2053,6 +2099,76 @@ CREATE FUNCTION public.event_write_partitions(p_event integer, p_partitions json
     FROM jsonb_array_elements(p_partitions) r
     ON CONFLICT (event_no, partition) DO UPDATE SET sections = excluded.sections, store = excluded.store
 $$;
+
+--
+-- Name: events_rest(integer[], bigint[], text, double precision, double precision); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.events_rest(p_events integer[], p_terms bigint[], p_made_as text, p_least_ms double precision, p_max_ms double precision) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  -- Left over from a wake that was committed after the event had been woken by another.
+  DELETE FROM event_wakes w WHERE w.event_no = ANY (p_events)
+    AND NOT EXISTS (SELECT FROM event_rests r WHERE r.event_no = w.event_no);
+  INSERT INTO event_rests (event_no, wake_at, made_as)
+    SELECT r.event_no, r.wake_at, p_made_as
+    FROM (SELECT e.event_no, u.term, event_wake_at(e, p_max_ms) AS wake_at
+      FROM unnest(p_events, p_terms) AS u (event_no, term) JOIN events e USING (event_no) OFFSET 0) r
+    WHERE r.wake_at > clock_timestamp() + p_least_ms * interval '1 ms'
+      AND NOT EXISTS (SELECT FROM event_partitions p WHERE p.event_no = r.event_no AND p.mode = 'moving')
+      AND NOT EXISTS (SELECT FROM queue_recent q WHERE q.event_no = r.event_no)
+      AND lease_holds(r.event_no, r.term)
+    ON CONFLICT DO NOTHING;
+END $$;
+
+--
+-- Name: events_settle(integer[], bigint[]); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.events_settle(p_events integer[], p_terms bigint[]) RETURNS void
+    LANGUAGE sql
+    AS $$
+  WITH settled AS (
+    UPDATE event_rests r SET settled = true FROM unnest(p_events, p_terms) AS u (event_no, term)
+    WHERE r.event_no = u.event_no AND NOT EXISTS (SELECT FROM event_wakes w WHERE w.event_no = r.event_no)
+      AND lease_holds(u.event_no, u.term)
+    RETURNING r.event_no)
+  UPDATE leases l SET until = clock_timestamp() FROM settled s WHERE l.event_no = s.event_no
+$$;
+
+--
+-- Name: events_to_lead(text, integer, integer, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.events_to_lead(p_made_as text, p_ahead_ms integer, p_clear_ms integer, p_renew integer) RETURNS TABLE(event_no integer, clear boolean)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+DECLARE
+  v_over integer[];
+BEGIN
+  v_over := ARRAY(SELECT r.event_no FROM event_rests r
+      WHERE r.wake_at <= clock_timestamp() + p_ahead_ms * interval '1 ms'
+        OR EXISTS (SELECT FROM event_wakes w WHERE w.event_no = r.event_no))
+    || ARRAY(SELECT r.event_no FROM event_rests r
+      WHERE r.made_as <> p_made_as AND r.made_at < clock_timestamp() - interval '1 minute' ORDER BY r.made_at LIMIT p_renew);
+  IF cardinality(v_over) > 0 THEN
+    -- What another controller is just ending is ended.
+    DELETE FROM event_rests r WHERE r.event_no IN (
+      SELECT o.event_no FROM event_rests o WHERE o.event_no = ANY (v_over) FOR UPDATE SKIP LOCKED);
+    DELETE FROM event_wakes w WHERE NOT EXISTS (SELECT FROM event_rests r WHERE r.event_no = w.event_no);
+  END IF;
+  RETURN QUERY
+    SELECT e.event_no, r.made_in < pg_snapshot_xmin(pg_current_snapshot())
+      AND r.made_at < clock_timestamp() - p_clear_ms * interval '1 ms'
+    FROM events e LEFT JOIN event_rests r USING (event_no)
+    WHERE e.phase <> 'draft' AND e.layout_hash IS NOT NULL AND r.settled IS NOT TRUE
+      -- A day after the performance nobody looks any more.
+      AND (e.phase NOT IN ('closed','cancelled') OR e.performance_at IS NULL
+        OR e.performance_at > clock_timestamp() - interval '1 day')
+    ORDER BY e.event_no;
+END $$;
 
 --
 -- Name: forget_allowances(text, jsonb, uuid, text); Type: FUNCTION; Schema: public; Owner: -
@@ -5838,6 +5954,19 @@ ALTER TABLE public.entry_scans ALTER COLUMN entry_scan_no ADD GENERATED ALWAYS A
 );
 
 --
+-- Name: event_rests; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.event_rests (
+    event_no integer NOT NULL,
+    wake_at timestamp with time zone NOT NULL,
+    settled boolean DEFAULT false NOT NULL,
+    made_as text NOT NULL,
+    made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    made_in xid8 DEFAULT pg_current_xact_id() NOT NULL
+);
+
+--
 -- Name: event_seats; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -5850,6 +5979,14 @@ CREATE TABLE public.event_seats (
     seat_label text NOT NULL,
     category text NOT NULL,
     removed boolean DEFAULT false NOT NULL
+);
+
+--
+-- Name: event_wakes; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.event_wakes (
+    event_no integer NOT NULL
 );
 
 --
@@ -6507,6 +6644,13 @@ ALTER TABLE ONLY public.event_partitions
     ADD CONSTRAINT event_partitions_pkey PRIMARY KEY (event_no, partition);
 
 --
+-- Name: event_rests event_rests_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.event_rests
+    ADD CONSTRAINT event_rests_pkey PRIMARY KEY (event_no);
+
+--
 -- Name: event_seats event_seats_event_no_seat_guid_key; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -6908,6 +7052,12 @@ CREATE INDEX cooldowns_last ON public.cooldowns USING btree (last_at);
 CREATE INDEX entry_scans_ticket ON public.entry_scans USING btree (event_no, ticket_id);
 
 --
+-- Name: event_wakes_event; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX event_wakes_event ON public.event_wakes USING btree (event_no);
+
+--
 -- Name: frontier_moves_at; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -7106,6 +7256,12 @@ CREATE INDEX provider_events_object ON public.provider_events USING btree (objec
 CREATE INDEX provider_events_unknown ON public.provider_events USING btree (received_at) WHERE (note = 'unknown_object'::text);
 
 --
+-- Name: published_since; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX published_since ON public.published USING btree (published_at);
+
+--
 -- Name: queue_recent_age; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -7240,6 +7396,42 @@ CREATE TRIGGER orders_access_code AFTER UPDATE OF state, access_code ON public.o
 --
 
 CREATE TRIGGER queue_shards_make AFTER INSERT ON public.queue_counters FOR EACH ROW WHEN ((new.shard = 0)) EXECUTE FUNCTION public.queue_shards_make();
+
+--
+-- Name: admissions wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.admissions FOR EACH ROW WHEN ((old.issued IS DISTINCT FROM new.issued)) EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: event_partitions wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON public.event_partitions FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: events wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: partition_witnesses wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON public.partition_witnesses FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: queue_counters wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE OF last_no, mode, epoch, reported_at ON public.queue_counters FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: seats wakes_event; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.seats FOR EACH ROW EXECUTE FUNCTION public.event_changed();
 
 --
 -- Name: access_codes access_codes_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
