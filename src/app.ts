@@ -54,6 +54,7 @@ import { freeHttpPort } from './runtime/http-port.ts';
 import type { Logger } from './runtime/log.ts';
 import { createLoops, type Loops } from './runtime/loops.ts';
 import { startPostgres } from './runtime/postgres-server.ts';
+import { postgresAnswers } from './runtime/postgres-wait.ts';
 import { projectDir } from './runtime/project-dir.ts';
 import type { Random } from './runtime/random.ts';
 import { createShutdown, type Shutdown } from './runtime/shutdown.ts';
@@ -378,14 +379,18 @@ async function stopAll(shutdown: Shutdown): Promise<void> {
   await shutdown.stop('asked to');
 }
 
-/** Starts the embedded server, or takes the operator's own. */
+/** Starts the embedded server, or waits for the operator's own. */
 export async function openDatabase(
   config: Config,
   runtime: Runtime & { onProgress?: (line: string) => void },
   shutdown: Shutdown,
 ): Promise<string> {
   const { database } = config;
-  if (database.kind === 'external') return database.url;
+  if (database.kind === 'external') {
+    const { url } = database;
+    await postgresAnswers({ ...runtime, url, signal: shutdown.requested });
+    return url;
+  }
   runtime.onProgress?.('Starting the database …');
   const server = await startPostgres({
     dataDir: database.dataDir,

@@ -24,6 +24,7 @@ import { systemClock } from './runtime/clock.ts';
 import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';
 import { PostgresFault } from './runtime/postgres-install.ts';
+import { PostgresAway, postgresAnswers } from './runtime/postgres-wait.ts';
 import { projectDir } from './runtime/project-dir.ts';
 import { systemRandom } from './runtime/random.ts';
 import { RedisServerFault } from './runtime/redis-install.ts';
@@ -75,6 +76,10 @@ export async function main(argv: readonly string[]): Promise<number> {
     .command('migrate')
     .description("Bring the database to this program's schema.")
     .action(async () => {
+      // Like `start`: it may be a step of its own that runs beside the server's start.
+      const { database } = config();
+      if (database.kind === 'external')
+        await postgresAnswers({ ...runtime(), url: database.url, onProgress: say });
       const reached = await reachMigratedDatabase(config(), runtime());
       await reached.close();
       print('The schema is up to date.');
@@ -164,7 +169,7 @@ function codeOf(error: unknown, say: (text: string) => void): number {
     say(error.message);
     return exitCodes.usage;
   }
-  const sentences = [StartProblem, PostgresFault, RedisServerFault, StoreFault];
+  const sentences = [StartProblem, PostgresAway, PostgresFault, RedisServerFault, StoreFault];
   if (error instanceof Error && sentences.some((fault) => error instanceof fault)) {
     say(error.message);
     return exitCodes.unavailable;

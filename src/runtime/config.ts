@@ -122,7 +122,7 @@ const variables = {
       /^[\w.:-]+$/.test(text) ? { value: text } : { problem: 'is not a host name or address' },
   }),
   DATABASE_URL: variable({
-    doc: 'A Postgres of your own, 14 or later: postgres://user:password@host:port/database.',
+    doc: 'A Postgres of your own, 14 or later: postgres://user:password@host:port/database. `start` and `migrate` wait up to 60 s for it.',
     otherwise: 'an embedded Postgres in the data folder',
     parse: databaseUrl,
     secret: true,

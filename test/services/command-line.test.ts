@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import fs from 'node:fs';
+import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 import { signTicketCode, storedTicketKey } from '../../src/fulfilment/ticket-code.ts';
-import { onsale as runOnsale } from '../support/onsale.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { postgresAnswers } from '../../src/runtime/postgres-wait.ts';
+import { onsale as runOnsale, spawnOnsale } from '../support/onsale.ts';
 import { testDatabase } from '../support/postgres.ts';
 
 let environment: Record<string, string>;
@@ -67,6 +71,50 @@ describe('the command line', () => {
     assert.match(err, /database/i);
   });
 
+  test('start waits for a Postgres that is not up yet, and ends at once where waiting does not help', async (t) => {
+    const real = new URL(environment.DATABASE_URL!);
+    // Nothing listens here; then a server that starts up (57P03), twice; then the real one.
+    const port = await freePort();
+    const waiting = new URL(real);
+    waiting.port = String(port);
+    const child = spawnOnsale(t, ['start', '--no-demo', '--roles', 'controller'], {
+      ...environment,
+      DATABASE_URL: String(waiting),
+    });
+    await child.says(/Waiting for Postgres at [^ ]+: .*ECONNREFUSED.* of 60 s/);
+    let greeted = 0;
+    const server = net.createServer((socket) => {
+      socket.on('error', () => {});
+      greeted += 1;
+      if (greeted <= 2) {
+        socket.once('data', () => socket.end(startingUp));
+        return;
+      }
+      const behind = net.connect(Number(real.port), real.hostname);
+      behind.on('error', () => socket.destroy());
+      socket.pipe(behind).pipe(socket);
+    });
+    await new Promise<void>((resolve) => server.listen(port, real.hostname, resolve));
+    t.after(() => server.close());
+    await child.says(/Running without the web role/);
+    assert.ok(greeted > 2);
+    assert.equal(await child.end('SIGTERM'), 0);
+
+    const missing = new URL(real);
+    missing.pathname = '/no_such_database';
+    for (const argv of [['start', '--no-demo'], ['migrate']]) {
+      const { code, err } = await onsale(argv, { DATABASE_URL: String(missing) });
+      assert.equal(code, 3, err);
+      assert.match(err, /cannot be used: database "no_such_database" does not exist\. Check DATABASE_URL/);
+    }
+    const away = postgresAnswers({
+      url: String(waiting).replace(`:${port}/`, ':1/'),
+      clock: systemClock,
+      patienceMs: 700,
+    });
+    await assert.rejects(away, /did not answer within 1 s: .*ECONNREFUSED/);
+  });
+
   test('ticket verify: 0 for a code of ours, 1 for any other, offline', async () => {
     const key = storedTicketKey(dataDir);
     const text = signTicketCode(key, { ticket: '0f8fad5b-d9cb-469f-a165-70867728950e', event: 3, seat: 9 });
@@ -86,3 +134,21 @@ describe('the command line', () => {
     assert.match(forged.err, /altered|forged|no ticket code/);
   });
 });
+
+/** What a server that recovers answers to each connection: cannot_connect_now. */
+const startingUp = (() => {
+  const fields = 'SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0';
+  const head = Buffer.alloc(5);
+  head.write('E');
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, Buffer.from(fields)]);
+})();
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
