@@ -30,8 +30,8 @@ export interface Arbiter {
   /**
    * Claims a set of seats for a holder: all or nothing (S2), within the holder's quota (S7), idempotent by hold id. Refusals
    * have one order of precedence: what the id's own past says (repeated, mismatch, hold_gone), not_open, too_late, taken,
-   * the visitor's other hold (repeated, hold_exists, hold_gone), quota. A hold id is used up for `lifeMaxMs` after its
-   * lease has ended.
+   * the visitor's other hold (repeated, hold_exists, hold_gone), quota, address quota. A hold id is used up for `lifeMaxMs`
+   * after its lease has ended.
    */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**
@@ -117,6 +117,8 @@ export interface HoldCommand {
   ttlMs: number;
   /** The holder's quota in this partition: seats held, or reserved and unpaid (S7). */
   seatsMax: number;
+  /** The client's address range and its quota in this partition. Absent or null: the hold does not count for any address. */
+  address?: AddressQuota | null;
   /**
    * All of the new set, where the old hold's own seats count as free, or nothing changed; the old hold then ends. It has to
    * live, belong to this visitor and not be bound to an order.
@@ -124,6 +126,13 @@ export interface HoldCommand {
   replaces: HoldId | null;
   /** Epoch ms of the arbiter's clock after which the claim must not be granted any more; null: no limit. */
   notAfter: number | null;
+}
+
+export interface AddressQuota {
+  /** Id of the range, not the address itself. */
+  id: string;
+  /** Seats held, or reserved and unpaid, by all visitors of the range. A hold that came back by its receipt does not count. */
+  seatsMax: number;
 }
 
 export type HoldOutcome =
@@ -134,6 +143,8 @@ export type HoldOutcome =
   /** The visitor has a live hold in this partition and did not say `replaces`. */
   | { kind: 'hold_exists'; hold: Hold }
   | { kind: 'quota'; used: number; max: number }
+  /** The visitors of this address range hold, or have reserved, `used` seats. */
+  | { kind: 'address_quota'; used: number; max: number }
   | { kind: 'mismatch' }
   /** `replaces` names a hold that is not this visitor's live, unbound hold; or this very id was released or has expired. */
   | { kind: 'hold_gone' }

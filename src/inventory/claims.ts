@@ -22,6 +22,11 @@ export function checkedClaim(command: HoldCommand): CheckedClaim {
   const { claim, ttlMs, seatsMax } = command;
   assert(Number.isInteger(ttlMs) && ttlMs > 0 && ttlMs <= holdLimits.lifeMaxMs, `ttlMs ${ttlMs} in bounds`);
   assert(Number.isInteger(seatsMax) && seatsMax >= 0, `seatsMax ${seatsMax} in bounds`);
+  const { address = null } = command;
+  assert(
+    address === null || (address.id !== '' && Number.isInteger(address.seatsMax) && address.seatsMax >= 0),
+    'an address range with its quota',
+  );
   assert(command.replaces !== command.hold, 'a hold does not replace itself');
   if (claim.kind === 'units') return checkedUnits(claim);
   const given = claim.kind === 'seats' ? [claim.seats] : claim.groups;

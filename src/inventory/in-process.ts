@@ -41,7 +41,7 @@ export interface InProcessMode {
 /**
  * The reference: the contract in its plainest form, one step at a time in one process. Other adapters are compared with it.
  * Refusals of a claim have one order of precedence: the id's own past (repeated, mismatch, hold_gone), not_open, too_late,
- * taken, the visitor's other hold (repeated, hold_exists, hold_gone), quota.
+ * taken, the visitor's other hold (repeated, hold_exists, hold_gone), quota, address quota.
  */
 export function createInProcessArbiter(options: InProcessArbiterOptions): Arbiter {
   const { clock, phaseOf = () => 'open' } = options;
@@ -116,6 +116,13 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     if (own?.order) return { kind: 'hold_gone' };
     const used = book.usedBy(command.holder) - (own?.holder === command.holder ? own.seats.length : 0);
     if (used + claim.quantity > command.seatsMax) return { kind: 'quota', used, max: command.seatsMax };
+    const { address = null } = command;
+    if (address) {
+      const others = book.usedFrom(address.id) - (own?.address === address.id ? own.seats.length : 0);
+      if (others + claim.quantity > address.seatsMax) {
+        return { kind: 'address_quota', used: others, max: address.seatsMax };
+      }
+    }
     return { kind: 'granted', hold: holdOf(book.grant(command, seats, own)), repeated: false };
   }
 

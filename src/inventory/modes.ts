@@ -89,6 +89,8 @@ export interface StoredHold {
   deadline: number;
   grant: number;
   order: string | null;
+  /** Id of the client's address range. Absent or null: none. */
+  address?: string | null;
   /** See `HeldRecord` in seat-book.ts. */
   state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
 }

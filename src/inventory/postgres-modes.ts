@@ -29,7 +29,7 @@ const statements = {
   move: 'SELECT * FROM partition_move($1,$2,$3,$4,$5)',
   seats: 'SELECT * FROM partition_seats($1,$2)',
   holds: `SELECT hold_id AS hold, visitor, holder, request, seats, granted_at AS "grantedAt", deadline, grant_no AS "grant",
-                 order_id AS "order", state FROM partition_holds($1,$2)`,
+                 order_id AS "order", address, state FROM partition_holds($1,$2)`,
   flip: 'SELECT partition_flip($1,$2,$3,$4,$5) AS refused',
   abort: 'SELECT * FROM partition_abort($1,$2,$3)',
 } as const;

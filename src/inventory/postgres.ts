@@ -37,8 +37,8 @@ interface Answer {
 
 const statements = {
   load: 'SELECT * FROM arbiter_load($1,$2,$3,$4,$5,$6)',
-  hold: 'SELECT * FROM arbiter_hold($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)',
-  hold_many: 'SELECT * FROM arbiter_hold_many($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)',
+  hold: 'SELECT * FROM arbiter_hold($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17)',
+  hold_many: 'SELECT * FROM arbiter_hold_many($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)',
   recover: 'SELECT * FROM arbiter_recover($1,$2,$3,$4,$5)',
   find: 'SELECT * FROM arbiter_find($1,$2,$3)',
   extend: 'SELECT * FROM arbiter_extend($1,$2,$3,$4,$5,$6,$7)',
@@ -89,6 +89,8 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
       command.seatsMax,
       command.replaces,
       command.notAfter === null ? null : new Date(command.notAfter),
+      command.address?.id ?? null,
+      command.address?.seatsMax ?? null,
     ]);
     return holdOutcomeOf(answer, command);
   }
@@ -110,6 +112,8 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
       commands.map(({ ttlMs }) => ttlMs),
       commands.map(({ seatsMax }) => seatsMax),
       commands.map(({ notAfter }) => (notAfter === null ? null : new Date(notAfter))),
+      commands.map(({ address }) => address?.id ?? null),
+      commands.map(({ address }) => address?.seatsMax ?? null),
     ]);
     const outcomes: (HoldOutcome | undefined)[] = claims.map(() => undefined);
     for (const row of rows) {
@@ -195,6 +199,7 @@ function holdOutcomeOf(answer: Answer, command: HoldCommand): HoldOutcome {
     taken: () => ({ kind: 'taken', seats: answer.seats }),
     hold_exists: () => ({ kind: 'hold_exists', hold: hold() }),
     quota: () => ({ kind: 'quota', used: answer.used, max: command.seatsMax }),
+    address_quota: () => ({ kind: 'address_quota', used: answer.used, max: command.address?.seatsMax ?? 0 }),
     mismatch: () => ({ kind: 'mismatch' }),
     hold_gone: () => ({ kind: 'hold_gone' }),
     too_late: () => ({ kind: 'too_late' }),

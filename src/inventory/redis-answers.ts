@@ -117,6 +117,8 @@ export function holdOutcomeOf(reply: unknown, command: HoldCommand, quantity: nu
       return { kind: code, seats: seatsOf(answer[1]) };
     case 'quota':
       return { kind: code, used: countOf(answer[1], 'seats used'), max: command.seatsMax };
+    case 'address_quota':
+      return { kind: code, used: countOf(answer[1], 'seats used'), max: command.address?.seatsMax ?? 0 };
     case 'not_open': {
       const phase = phases[countOf(answer[1], 'a phase')];
       assert(phase, 'a known phase');

@@ -22,6 +22,7 @@ export const codes = {
   extended: 13,
   bound: 14,
   released: 15,
+  address_quota: 16,
 } as const;
 export type Code = keyof typeof codes;
 

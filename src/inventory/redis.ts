@@ -267,7 +267,8 @@ function claimFields({ command, claim }: AskedClaim, into: RedisArg[]): void {
     command.holder,
     command.request,
     command.replaces ?? '',
-    `${kind} ${quantity} ${command.ttlMs} ${command.seatsMax} ${notAfter} ${seats}`,
+    command.address?.id ?? '',
+    `${kind} ${quantity} ${command.ttlMs} ${command.seatsMax} ${notAfter} ${command.address?.seatsMax ?? 0} ${seats}`,
   );
 }
 
@@ -281,7 +282,7 @@ function weightOfClaim({ claim: { groups, units, quantity } }: AskedClaim): numb
 
 /** See lua/remember.lua. */
 function storedFields(stored: StoredHold): RedisArg[] {
-  const { hold, visitor, holder, request, state, grantedAt, deadline, grant, order } = stored;
+  const { hold, visitor, holder, request, state, grantedAt, deadline, grant, order, address } = stored;
   const no = heldStates.indexOf(state) + 1;
   assert(no > 0 && idForm.test(hold) && visitor !== '', `hold ${hold} in a known state, not ${state}`);
   assert(
@@ -289,7 +290,7 @@ function storedFields(stored: StoredHold): RedisArg[] {
     `hold ${hold} with whole times`,
   );
   const seats = seatNos(ascending(stored.seats)).join(' ');
-  return [hold, visitor, holder, request, no, grantedAt, deadline, grant, order ?? '', seats];
+  return [hold, visitor, holder, request, no, grantedAt, deadline, grant, order ?? '', address ?? '', seats];
 }
 
 /** Seat, version, code; seat, version, code … No seat twice. */

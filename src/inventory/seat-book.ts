@@ -27,6 +27,8 @@ interface Seat {
 export interface HeldRecord extends Hold {
   /** Empty: not known, since the hold came back by its receipt. */
   request: string;
+  /** Id of the client's address range; null: none, or not known any more. */
+  address: string | null;
   state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
   /** Of a recovered hold: what its receipt said, by which receipts are judged. */
   receipt: Pick<Hold, 'epoch' | 'grant'> | null;
@@ -100,6 +102,11 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         (sum, record) => sum + (record.holder === holder && counts(record) ? record.seats.length : 0),
         0,
       ),
+    usedFrom: (address: string) =>
+      [...holds.values()].reduce(
+        (sum, record) => sum + (record.address === address && counts(record) ? record.seats.length : 0),
+        0,
+      ),
 
     grant(command: HoldCommand, chosen: SeatNo[], replaced: HeldRecord | undefined): HeldRecord {
       lastGrant += 1;
@@ -117,6 +124,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         grant: lastGrant,
         order: null,
         request: command.request,
+        address: command.address?.id ?? null,
         state: 'live',
         receipt: null,
       };
@@ -135,6 +143,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         epoch,
         grant: lastGrant,
         request: '',
+        address: null,
         state: 'live',
         receipt: { epoch: wasEpoch, grant: wasGrant },
       });
@@ -163,6 +172,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
         grant: 0,
         order: null,
         request: '',
+        address: null,
         receipt: null,
       };
       holds.set(hold, { ...nothing, hold, visitor, grantedAt: now, deadline: now, state: 'tombstone' });
@@ -198,6 +208,6 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
 }
 
 export function holdOf(record: HeldRecord): Hold {
-  const { request: _request, state: _state, receipt: _receipt, ...hold } = record;
+  const { request: _request, address: _address, state: _state, receipt: _receipt, ...hold } = record;
   return { ...hold, seats: [...hold.seats] };
 }

@@ -344,7 +344,37 @@ export function quotas(clause: Clause): void {
   });
 
   clause(
-    'refusals come in one order: past of the id, phase, time, taken, other hold, quota',
+    'seats of an address range count over all its visitors: held, or reserved and unpaid; other ranges are not concerned',
+    async (world) => {
+      const { load, hold, release, extend, project } = commandsOf(world);
+      await load(20);
+      const from = (id: string) => ({ address: { id, seatsMax: 4 } });
+      assert.equal((await hold(1, 'visitor-a', seatsOf(0, 1), from('home'))).kind, 'granted');
+      const full = { kind: 'address_quota', used: 2, max: 4 };
+      assert.deepEqual(await hold(2, 'visitor-b', seatsOf(2, 3, 4), from('home')), full);
+      const units = { kind: 'units' as const, first: 10, count: 5, quantity: 2, start: 0 };
+      assert.equal((await hold(3, 'visitor-b', units, from('home'))).kind, 'granted');
+      assert.deepEqual(await hold(4, 'cid', seatsOf(5), from('home')), { ...full, used: 4 });
+      assert.equal((await hold(4, 'cid', seatsOf(5), from('office'))).kind, 'granted');
+      assert.equal((await hold(5, 'visitor-e', seatsOf(6))).kind, 'granted', 'no address, no count');
+      // An exchange gives up what it replaces.
+      const more = { ...from('home'), replaces: idOf(1) };
+      assert.deepEqual(await hold(6, 'visitor-a', seatsOf(1, 2, 3), more), { ...full, used: 2 });
+      assert.equal((await hold(6, 'visitor-a', seatsOf(1, 2), more)).kind, 'granted');
+      await release(3, 'visitor-b');
+      // An order that is not paid goes on counting when its lease has lapsed; other holds do not.
+      await extend(6, 'visitor-a', 100);
+      await project([], { ordered: [6] });
+      assert.equal((await hold(7, 'visitor-f', seatsOf(7, 8), from('home'))).kind, 'granted');
+      await world.advance(40 * minute);
+      assert.deepEqual(await hold(8, 'visitor-g', seatsOf(7, 8, 9), from('home')), { ...full, used: 2 });
+      await project([], { ended: [6] });
+      assert.equal((await hold(8, 'visitor-g', seatsOf(7, 8, 9), from('home'))).kind, 'granted');
+    },
+  );
+
+  clause(
+    'refusals come in one order: past of the id, phase, time, taken, other hold, quota, address quota',
     async (world) => {
       const { load, hold } = commandsOf(world);
       await load(10);
@@ -357,7 +387,10 @@ export function quotas(clause: Clause): void {
         (await hold(3, 'visitor-a', seatsOf(2), { ...none, replaces: idOf(2) })).kind,
         'hold_gone',
       );
-      assert.equal((await hold(3, 'cid', seatsOf(2), none)).kind, 'quota');
+      const nowhere = { address: { id: 'home', seatsMax: 0 } };
+      assert.equal((await hold(3, 'cid', seatsOf(2), { ...none, ...nowhere })).kind, 'quota');
+      assert.equal((await hold(3, 'cid', seatsOf(1), nowhere)).kind, 'taken');
+      assert.equal((await hold(3, 'cid', seatsOf(2), nowhere)).kind, 'address_quota');
       assert.equal((await hold(3, 'cid', seatsOf(1), { ...none, notAfter: 1 })).kind, 'too_late');
       await world.setPhase('closed');
       assert.equal((await hold(3, 'cid', seatsOf(1), { ...none, notAfter: 1 })).kind, 'not_open');

@@ -186,6 +186,7 @@ interface RawDump {
           grant: number,
           order: string,
           seats: string,
+          address?: string,
         ],
       ][]
     | Record<string, never>;
@@ -199,7 +200,7 @@ function dumpOf(raw: RawDump): Dump {
       : [{ seat, version: versions.get(seat) ?? 1, state: seatStates[Number(code)] as DecidedState }],
   );
   const holds = (Array.isArray(raw.holds) ? raw.holds : []).map(([hold, r]): StoredHold => {
-    const [state, visitor, holder, request, grantedAt, deadline, grant, order, text] = r;
+    const [state, visitor, holder, request, grantedAt, deadline, grant, order, text, address] = r;
     return {
       hold,
       visitor,
@@ -210,6 +211,7 @@ function dumpOf(raw: RawDump): Dump {
       deadline,
       grant,
       order: order || null,
+      address,
       state: heldStates[state - 1]!,
     };
   });

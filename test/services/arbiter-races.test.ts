@@ -177,6 +177,18 @@ test('S7: forty browsers of one account ask at once: the quota holds', async () 
   await audit(world);
 });
 
+test('forty browsers of one address ask at once: its quota holds, and another address is not concerned', async () => {
+  const { world, hold } = await race(90);
+  const home = { address: { id: 'home', seatsMax: 6 } };
+  const outcomes = await atOnce(world, () => [
+    ...times(40, (i) => hold(i, `v${i}`, seatsOf(i * 2, i * 2 + 1), home)),
+    ...times(5, (i) => hold(50 + i, `w${i}`, seatsOf(80 + i * 2), { address: { id: `office-${i}`, seatsMax: 1 } })),
+  ]);
+  assert.deepEqual(tally(outcomes.slice(0, 40)), { granted: 3, address_quota: 37 });
+  assert.deepEqual(tally(outcomes.slice(40)), { granted: 5 });
+  await audit(world);
+});
+
 test('one hold a visitor: twenty tabs ask for different seats at once, one gets them', async () => {
   const { world, hold } = await race(40);
   const outcomes = await atOnce(world, () =>

@@ -118,6 +118,16 @@ describe('races in Redis', { skip: withoutRedis }, () => {
     await audit(world);
   });
 
+  test('sixty browsers of one address ask at once over six connections: its quota holds', async () => {
+    const { world, at } = await race(120);
+    const home = { address: { id: 'home', seatsMax: 6 } };
+    const outcomes = await Promise.all(
+      times(60, (i) => at(i).hold(i, `v${i}`, seatsOf(i * 2, i * 2 + 1), home)),
+    );
+    assert.deepEqual(tally(outcomes), { granted: 3, address_quota: 57 });
+    await audit(world);
+  });
+
   test('one hold a visitor, and one request sent sixty times is one hold', async () => {
     const { world, at } = await race(130);
     const tabs = await Promise.all(

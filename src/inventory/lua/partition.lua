@@ -4,7 +4,8 @@
 --       2 bits   bit n is 1: seat n is not plainly free: decided, leased (also lapsed and unswept), or not of this partition
 --       3 codes  a character a seat: its decided state's index in seatStates, or x: not of this partition
 --       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version when not 1, h<hold> record, v<visitor> his live hold,
---                q<holder> the holds that may count in his quota, each with a comma behind
+--                q<holder> the holds that may count in his quota, each with a comma behind,
+--                a<address> likewise those of an address range, each as 'hold:seats,'
 --       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; an order's without a lease: none;
 --                and a member of dashes that is never due, so that the key is always there
 -- ARGV  1 epoch   2 floor: a number that the caller knows was given under that epoch, 0 for none; then the script's own
@@ -16,7 +17,8 @@
 --       puts a long field into it, which makes it a hash table from the start; so is `due` a skip list.
 local META, BITS, CODES, STATE, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
-local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS, ADDRESS =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local asked, floor = tonumber(ARGV[1]), tonumber(ARGV[2])
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -71,15 +73,30 @@ local function uncover(hold, r)
     call('SETBIT', BITS, seat, 0)
   end
 end
+-- Records of an older version of the program have no address.
+local function has_address(r) return r[ADDRESS] ~= nil and r[ADDRESS] ~= '' end
+local function address_entry(hold, r) return hold .. ':' .. #r[SEATS] .. ',' end
+local function unlist(field, entry)
+  local list = call('HGET', STATE, field)
+  local from, to = string.find(list or '', entry, 1, true)
+  if not from then return end
+  list = string.sub(list, 1, from - 1) .. string.sub(list, to + 1)
+  if list == '' then call('HDEL', STATE, field) else call('HSET', STATE, field, list) end
+end
+-- Adds the hold to the lists of its holder and of its address range.
+local function enlist(hold, r)
+  local field = 'q' .. r[HOLDER]
+  call('HSET', STATE, field, (call('HGET', STATE, field) or '') .. hold .. ',')
+  if not has_address(r) then return end
+  field = 'a' .. r[ADDRESS]
+  call('HSET', STATE, field, (call('HGET', STATE, field) or '') .. address_entry(hold, r))
+end
 -- No seat, no claim of the visitor and no quota entry is left of it.
 local function detach(hold, r)
   uncover(hold, r)
   if call('HGET', STATE, 'v' .. r[VISITOR]) == hold then call('HDEL', STATE, 'v' .. r[VISITOR]) end
-  local ids = call('HGET', STATE, 'q' .. r[HOLDER])
-  local from, to = string.find(ids or '', hold .. ',', 1, true)
-  if not from then return end
-  ids = string.sub(ids, 1, from - 1) .. string.sub(ids, to + 1)
-  if ids == '' then call('HDEL', STATE, 'q' .. r[HOLDER]) else call('HSET', STATE, 'q' .. r[HOLDER], ids) end
+  unlist('q' .. r[HOLDER], hold .. ',')
+  if has_address(r) then unlist('a' .. r[ADDRESS], address_entry(hold, r)) end
 end
 -- Becomes a memory that the id is used up.
 local function finish(hold, r, kind)

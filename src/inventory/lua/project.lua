@@ -17,8 +17,8 @@ local function order(hold, r)
     has_decided = true
   elseif r[KIND] == HELD.expired then
     r[KIND] = HELD.ordered
-    local ids = call('HGET', STATE, 'q' .. r[HOLDER]) or ''
-    call('HSET', STATE, 'h' .. hold, pack(r), 'q' .. r[HOLDER], ids .. hold .. ',')
+    call('HSET', STATE, 'h' .. hold, pack(r))
+    enlist(hold, r)
     call('ZREM', DUE, hold)
     has_decided = true
   end
