@@ -27,7 +27,7 @@ DROP FUNCTION arbiter_hold(integer, smallint, bigint, uuid, text, text, text, in
   integer, uuid, timestamptz);
 CREATE FUNCTION arbiter_hold(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text,
   p_holder text, p_request text, p_seats integer[], p_size integer, p_named boolean, p_units integer[], p_ttl_ms integer,
-  p_seats_max integer, p_replaces uuid, p_not_after timestamptz, p_address text, p_address_max integer) RETURNS arbiter_answer LANGUAGE plpgsql AS $$
+  p_seats_max integer, p_replaces uuid, p_not_after timestamptz, p_address text DEFAULT NULL, p_address_max integer DEFAULT NULL) RETURNS arbiter_answer LANGUAGE plpgsql AS $$
 DECLARE
   answer arbiter_answer;
   phase text;
@@ -151,7 +151,7 @@ DROP FUNCTION arbiter_hold_many(integer, smallint, bigint, uuid[], text[], text[
   integer[], integer[], timestamptz[]);
 CREATE FUNCTION arbiter_hold_many(p_event integer, p_partition smallint, p_epoch bigint, p_holds uuid[], p_visitors text[],
   p_holders text[], p_requests text[], p_seats text[], p_sizes integer[], p_named boolean[], p_ttls_ms integer[],
-  p_seats_max integer[], p_not_after timestamptz[], p_addresses text[], p_addresses_max integer[])
+  p_seats_max integer[], p_not_after timestamptz[], p_addresses text[] DEFAULT NULL, p_addresses_max integer[] DEFAULT NULL)
 RETURNS TABLE (claim integer, kind text, hold_id uuid, visitor text, holder text, seats integer[], granted_at timestamptz,
   deadline timestamptz, epoch bigint, grant_no bigint, order_id uuid, repeated boolean, used integer, phase text,
   after_ms integer)

@@ -17,6 +17,7 @@ test('D1: a rebuild begins, moves and flips; what was held and decided is told, 
   const at = { event, partition: 0, term: await world.lead() };
   const mine = await world.hold('visitor-a', [2, 3]);
   assert.ok(mine.kind === 'granted');
+  await database.query(`UPDATE holds SET address = 'home' WHERE hold_id = $1`, [mine.hold.hold]);
   const gone = await world.hold('visitor-b', [5]);
   assert.ok(gone.kind === 'granted');
   await world.arbiter.release({ ...gone.hold, hold: gone.hold.hold });
@@ -55,7 +56,7 @@ test('D1: a rebuild begins, moves and flips; what was held and decided is told, 
   const { grantedAt, deadline, grant } = mine.hold;
   assert.deepEqual(live, {
     ...{ hold: mine.hold.hold, visitor: 'visitor-a', holder: 'visitor-a', request: '[2,3]', seats: [2, 3] },
-    ...{ grantedAt, deadline, grant, order: null, state: 'live' },
+    ...{ grantedAt, deadline, grant, order: null, address: 'home', state: 'live' },
   });
   assert.deepEqual(holds.map((one) => one.state).sort(), ['live', 'ordered', 'released']);
 
