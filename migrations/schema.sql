@@ -123,6 +123,31 @@ BEGIN
 END $$;
 
 --
+-- Name: address_lock_key(integer, smallint, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.address_lock_key(p_event integer, p_partition smallint, p_address text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$ SELECT hashtextextended(format('a/%s/%s/%s', p_event, p_partition, p_address), 0) $$;
+
+--
+-- Name: address_used(integer, smallint, bigint, text, uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.address_used(p_event integer, p_partition smallint, p_epoch bigint, p_address text, p_replaces uuid) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_now timestamptz := arbiter_now();
+  v_used integer;
+BEGIN
+  SELECT coalesce(sum(cardinality(h.seats)), 0) INTO v_used FROM holds h
+   WHERE h.event_no = p_event AND h.partition = p_partition AND h.address = p_address AND h.state IN ('live','ordered')
+     AND (h.state = 'ordered' OR (h.deadline > v_now AND h.epoch = p_epoch)) AND h.hold_id IS DISTINCT FROM p_replaces;
+  RETURN v_used;
+END $$;
+
+--
 -- Name: admission_publish(integer, bigint, bigint[], double precision, double precision); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -378,14 +403,11 @@ BEGIN
 END $$;
 
 --
--- Name: arbiter_hold(integer, smallint, bigint, uuid, text, text, text, integer[], integer, boolean, integer[], integer, integer, uuid, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+-- Name: arbiter_hold(integer, smallint, bigint, uuid, text, text, text, integer[], integer, boolean, integer[], integer, integer, uuid, timestamp with time zone, text, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.arbiter_hold(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text, p_holder text, p_request text, p_seats integer[], p_size integer, p_named boolean, p_units integer[], p_ttl_ms integer, p_seats_max integer, p_replaces uuid, p_not_after timestamp with time zone) RETURNS public.arbiter_answer
+CREATE FUNCTION public.arbiter_hold(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text, p_holder text, p_request text, p_seats integer[], p_size integer, p_named boolean, p_units integer[], p_ttl_ms integer, p_seats_max integer, p_replaces uuid, p_not_after timestamp with time zone, p_address text DEFAULT NULL::text, p_address_max integer DEFAULT NULL::integer) RETURNS public.arbiter_answer
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
   answer arbiter_answer;
@@ -424,6 +446,7 @@ BEGIN
   IF p_visitor <> p_holder THEN
     PERFORM pg_advisory_xact_lock(hashtextextended(format('v/%s/%s/%s', p_event, p_partition, p_visitor), 0));
   END IF;
+  IF p_address IS NOT NULL THEN PERFORM pg_advisory_xact_lock(address_lock_key(p_event, p_partition, p_address)); END IF;
 
   answer := arbiter_past(p_event, p_partition, p_epoch, p_hold, p_visitor, p_request);
   IF answer.kind IS NOT NULL THEN RETURN answer; END IF;
@@ -445,6 +468,10 @@ BEGIN
    WHERE h.event_no = p_event AND h.partition = p_partition AND h.holder = p_holder AND h.state IN ('live','ordered')
      AND (h.state = 'ordered' OR (h.deadline > v_now AND h.epoch = p_epoch)) AND h.hold_id IS DISTINCT FROM p_replaces;
   IF v_used + p_size > p_seats_max THEN RETURN arbiter_say('quota', p_used => v_used); END IF;
+  IF p_address IS NOT NULL THEN
+    v_used := address_used(p_event, p_partition, p_epoch, p_address, p_replaces);
+    IF v_used + p_size > p_address_max THEN RETURN arbiter_say('address_quota', p_used => v_used); END IF;
+  END IF;
 
   IF p_named THEN
     v_seats := arbiter_lock_free(p_event, p_partition, p_epoch, p_seats, p_replaces, own.seats);
@@ -479,12 +506,13 @@ BEGIN
      WHERE s.event_no = p_event AND s.seat_no = ANY(own.seats) AND s.hold_id = p_replaces;
   END IF;
 
-  INSERT INTO holds AS h (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
+  INSERT INTO holds AS h (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no,
+                          state, address)
   VALUES (p_event, p_hold, p_partition, p_visitor, p_holder, p_request,
           v_seats,
           -- A replacement goes on with the old lease, so that a chain of them does not outlive the bound (S6).
           coalesce(own.granted_at, v_now), coalesce(own.deadline, v_now + p_ttl_ms * interval '1 millisecond'),
-          p_epoch, nextval('grant_numbers'), 'live')
+          p_epoch, nextval('grant_numbers'), 'live', p_address)
   ON CONFLICT DO NOTHING RETURNING h.* INTO made;
   IF NOT FOUND THEN
     -- A release of this id has overtaken us and left its tombstone.
@@ -500,10 +528,10 @@ BEGIN
 END $$;
 
 --
--- Name: arbiter_hold_many(integer, smallint, bigint, uuid[], text[], text[], text[], text[], integer[], boolean[], integer[], integer[], timestamp with time zone[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: arbiter_hold_many(integer, smallint, bigint, uuid[], text[], text[], text[], text[], integer[], boolean[], integer[], integer[], timestamp with time zone[], text[], integer[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.arbiter_hold_many(p_event integer, p_partition smallint, p_epoch bigint, p_holds uuid[], p_visitors text[], p_holders text[], p_requests text[], p_seats text[], p_sizes integer[], p_named boolean[], p_ttls_ms integer[], p_seats_max integer[], p_not_after timestamp with time zone[]) RETURNS TABLE(claim integer, kind text, hold_id uuid, visitor text, holder text, seats integer[], granted_at timestamp with time zone, deadline timestamp with time zone, epoch bigint, grant_no bigint, order_id uuid, repeated boolean, used integer, phase text, after_ms integer)
+CREATE FUNCTION public.arbiter_hold_many(p_event integer, p_partition smallint, p_epoch bigint, p_holds uuid[], p_visitors text[], p_holders text[], p_requests text[], p_seats text[], p_sizes integer[], p_named boolean[], p_ttls_ms integer[], p_seats_max integer[], p_not_after timestamp with time zone[], p_addresses text[] DEFAULT NULL::text[], p_addresses_max integer[] DEFAULT NULL::integer[]) RETURNS TABLE(claim integer, kind text, hold_id uuid, visitor text, holder text, seats integer[], granted_at timestamp with time zone, deadline timestamp with time zone, epoch bigint, grant_no bigint, order_id uuid, repeated boolean, used integer, phase text, after_ms integer)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -521,6 +549,11 @@ DECLARE
   v_visitors text[];
   v_holders text[];
   v_used integer[];
+  -- Address ranges of the batch, side by side: seats that counted before it, seats that it gives.
+  v_addresses text[];
+  v_address_used integer[];
+  v_address_given integer[];
+  v_at integer;
   -- Of the claims that chose seats, side by side.
   v_claims integer[] := '{}';
   v_chosen text[] := '{}';
@@ -543,8 +576,8 @@ BEGIN
   -- Who may get something: a group of his is free, he is the first of his holder and visitor, and both are ours to decide about.
   v_hopeful := ARRAY(
     SELECT h.i FROM (
-      SELECT u.i, u.visitor, u.holder FROM unnest(p_visitors, p_holders, p_seats, p_sizes, p_not_after)
-          WITH ORDINALITY AS u(visitor, holder, seats, size, not_after, i)
+      SELECT u.i, u.visitor, u.holder, u.address FROM unnest(p_visitors, p_holders, p_seats, p_sizes, p_not_after, p_addresses)
+          WITH ORDINALITY AS u(visitor, holder, seats, size, not_after, address, i)
        WHERE gate.phase = 'open' AND (u.not_after IS NULL OR u.not_after >= v_now)
          AND claim_finds(u.seats::integer[], u.size, v_free)
          AND u.i = array_position(p_visitors, u.visitor) AND u.i = array_position(p_holders, u.holder)
@@ -552,6 +585,8 @@ BEGIN
      WHERE pg_try_advisory_xact_lock(hashtextextended(format('h/%s/%s/%s', p_event, p_partition, h.holder), 0))
        AND (h.visitor = h.holder
             OR pg_try_advisory_xact_lock(hashtextextended(format('v/%s/%s/%s', p_event, p_partition, h.visitor), 0)))
+       -- Claims of one address range share its lock: a transaction may take it again.
+       AND (h.address IS NULL OR pg_try_advisory_xact_lock(address_lock_key(p_event, p_partition, h.address)))
      ORDER BY h.i);
 
   -- What is known of them, read after those locks: in a crowd, next to nothing. (One index probe each, by LATERAL with a
@@ -568,17 +603,22 @@ BEGIN
        WHERE h.event_no = p_event AND h.holder = p_holders[i] AND h.partition = p_partition AND h.state IN ('live','ordered')
          AND (h.state = 'ordered' OR (h.deadline > v_now AND h.epoch = p_epoch)) OFFSET 0) q
    WHERE q.used > 0;
+  SELECT array_agg(a.address), array_agg(address_used(p_event, p_partition, p_epoch, a.address, NULL)), array_agg(0)
+    INTO v_addresses, v_address_used, v_address_given
+    FROM (SELECT DISTINCT p_addresses[i] AS address FROM unnest(v_hopeful) i WHERE p_addresses[i] IS NOT NULL) a;
 
   -- What each gets, in order.
   FOR c IN
     SELECT u.i::integer AS i, u.seats::integer[] AS seats, u.size, u.named, u.seats_max, u.not_after,
            u.i = ANY(v_hopeful) AS hopeful, u.hold = ANY(v_holds) OR u.visitor = ANY(v_visitors) AS known,
            NOT claim_finds(u.seats::integer[], u.size, v_free) AS refused,
-           coalesce(v_used[array_position(v_holders, u.holder)], 0) AS used
-      FROM unnest(p_holds, p_visitors, p_holders, p_seats, p_sizes, p_named, p_seats_max, p_not_after)
-        WITH ORDINALITY AS u(hold, visitor, holder, seats, size, named, seats_max, not_after, i)
+           coalesce(v_used[array_position(v_holders, u.holder)], 0) AS used, u.address, u.address_max
+      FROM unnest(p_holds, p_visitors, p_holders, p_seats, p_sizes, p_named, p_seats_max, p_not_after,
+                  p_addresses, p_addresses_max)
+        WITH ORDINALITY AS u(hold, visitor, holder, seats, size, named, seats_max, not_after, address, address_max, i)
      ORDER BY u.i
   LOOP
+    v_at := array_position(v_addresses, c.address);
     claim := c.i; used := NULL; seats := NULL; phase := NULL;
     IF c.known THEN kind := 'alone';
     ELSIF gate.phase <> 'open' THEN kind := 'not_open'; phase := gate.phase;
@@ -590,6 +630,10 @@ BEGIN
       -- Somebody else's batch, or an earlier claim of his own, decides about him; or the seats went while he came.
       kind := 'alone';
     ELSIF c.used + c.size > c.seats_max THEN kind := 'quota'; used := c.used;
+    ELSIF v_address_used[v_at] + c.size > c.address_max THEN kind := 'address_quota'; used := v_address_used[v_at];
+    ELSIF v_address_used[v_at] + v_address_given[v_at] + c.size > c.address_max THEN
+      -- Whether the seats given to its neighbours in this batch stay theirs is known only at its end.
+      kind := 'alone';
     ELSE
       v_group := NULL;
       FOR g IN 0 .. cardinality(c.seats) / c.size - 1 LOOP
@@ -602,6 +646,7 @@ BEGIN
         v_given := v_given || v_group;
         v_claims := v_claims || c.i;
         v_chosen := v_chosen || v_group::text;
+        IF v_at IS NOT NULL THEN v_address_given[v_at] := v_address_given[v_at] + c.size; END IF;
       END IF;
       CONTINUE;
     END IF;
@@ -617,9 +662,11 @@ BEGIN
   v_now := arbiter_now();
   RETURN QUERY
     WITH made AS (
-      INSERT INTO holds AS h (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
+      INSERT INTO holds AS h (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch,
+                              grant_no, state, address)
       SELECT p_event, p_holds[o.i], p_partition, p_visitors[o.i], p_holders[o.i], p_requests[o.i], o.seats, v_now,
-             v_now + p_ttls_ms[o.i] * interval '1 millisecond', p_epoch, nextval('grant_numbers'), 'live'
+             v_now + p_ttls_ms[o.i] * interval '1 millisecond', p_epoch, nextval('grant_numbers'), 'live',
+             p_addresses[o.i]
         FROM (SELECT u.i, u.seats::integer[] AS seats FROM unnest(v_claims, v_chosen) AS u(i, seats)
                WHERE u.seats::integer[] <@ v_free AND (p_not_after[u.i] IS NULL OR p_not_after[u.i] >= v_now) ORDER BY u.i) o
       ON CONFLICT DO NOTHING RETURNING h.*),
@@ -710,6 +757,7 @@ CREATE TABLE public.holds (
     state text NOT NULL,
     receipt_epoch bigint,
     receipt_grant bigint,
+    address text,
     CONSTRAINT holds_state_check CHECK ((state = ANY (ARRAY['live'::text, 'ordered'::text, 'ended'::text, 'released'::text, 'replaced'::text, 'expired'::text, 'tombstone'::text])))
 )
 PARTITION BY LIST (event_no);
@@ -4291,7 +4339,7 @@ CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint, p_
   SELECT h.event_no, h.hold_id, h.partition, h.visitor, h.holder, h.request, h.seats, h.granted_at, h.deadline, h.epoch,
          h.grant_no, h.order_id,
          CASE WHEN h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats) THEN 'expired' ELSE h.state END,
-         h.receipt_epoch, h.receipt_grant
+         h.receipt_epoch, h.receipt_grant, h.address
     FROM holds h JOIN event_partitions p USING (event_no, partition)
     LEFT JOIN (SELECT hold_id, count(*) FROM seats
                 WHERE event_no = p_event AND partition = p_partition AND state = 'available' AND hold_id IS NOT NULL
@@ -4379,7 +4427,7 @@ BEGIN
   SELECT coalesce(jsonb_agg(jsonb_build_object(
            'hold', h.hold_id, 'visitor', h.visitor, 'holder', h.holder, 'request', h.request, 'seats', h.seats,
            'grantedAt', round(extract(epoch FROM h.granted_at) * 1000), 'deadline', round(extract(epoch FROM h.deadline) * 1000),
-           'grant', h.grant_no, 'order', h.order_id, 'state', h.state)), '[]')
+           'grant', h.grant_no, 'order', h.order_id, 'address', h.address, 'state', h.state)), '[]')
     INTO holds FROM partition_holds(p_event, p_partition, p_mark) h;
   SELECT e.phase, e.version INTO phase, phase_version FROM events e WHERE e.event_no = p_event;
   RETURN NEXT;
@@ -7068,6 +7116,12 @@ CREATE INDEX frontier_moves_at ON public.frontier_moves USING btree (event_no, s
 --
 
 CREATE INDEX hold_ends_due ON public.hold_ends USING btree (ends_at);
+
+--
+-- Name: holds_address; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX holds_address ON ONLY public.holds USING btree (address);
 
 --
 -- Name: holds_due; Type: INDEX; Schema: public; Owner: -

@@ -110,7 +110,16 @@ async function compare(
 }
 
 test('the histories reach every answer worth comparing', { skip: seeds.length === 1 }, () => {
-  const hold = ['granted', 'taken', 'hold_exists', 'quota', 'address_quota', 'mismatch', 'hold_gone', 'not_open'];
+  const hold = [
+    'granted',
+    'taken',
+    'hold_exists',
+    'quota',
+    'address_quota',
+    'mismatch',
+    'hold_gone',
+    'not_open',
+  ];
   const expected = [
     ...hold.map((kind) => `hold ${kind}`),
     ...['extended', 'bound', 'hold_gone'].map((kind) => `extend ${kind}`),
@@ -168,7 +177,9 @@ function drawHold(random: Random, n: number, visitor: string, earlier: number): 
   const id = random.int(6) === 0 ? earlier : n;
   const holder = random.int(3) === 0 ? 'account' : visitor;
   const replaces = random.int(4) === 0 && earlier !== id ? idOf(earlier) : null;
-  const address = [null, { id: 'home', seatsMax: 3 + random.int(3) }, { id: 'office', seatsMax: 5 }][random.int(3)];
+  const address = [null, { id: 'home', seatsMax: 3 + random.int(3) }, { id: 'office', seatsMax: 5 }][
+    random.int(3)
+  ];
   const more = { holder, replaces, seatsMax: 3 + random.int(3), address };
   const name = `hold ${id} ${visitor} ${holder} ${JSON.stringify(claim)} ${replaces} ${more.seatsMax} ${JSON.stringify(address)}`;
   return [name, (c) => c.hold(id, visitor, claim, more)];

@@ -182,7 +182,9 @@ test('forty browsers of one address ask at once: its quota holds, and another ad
   const home = { address: { id: 'home', seatsMax: 6 } };
   const outcomes = await atOnce(world, () => [
     ...times(40, (i) => hold(i, `v${i}`, seatsOf(i * 2, i * 2 + 1), home)),
-    ...times(5, (i) => hold(50 + i, `w${i}`, seatsOf(80 + i * 2), { address: { id: `office-${i}`, seatsMax: 1 } })),
+    ...times(5, (i) =>
+      hold(50 + i, `w${i}`, seatsOf(80 + i * 2), { address: { id: `office-${i}`, seatsMax: 1 } }),
+    ),
   ]);
   assert.deepEqual(tally(outcomes.slice(0, 40)), { granted: 3, address_quota: 37 });
   assert.deepEqual(tally(outcomes.slice(40)), { granted: 5 });
