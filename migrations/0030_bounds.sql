@@ -349,3 +349,262 @@ BEGIN
   SELECT e.phase, e.version INTO phase, phase_version FROM events e WHERE e.event_no = p_event;
   RETURN NEXT;
 END $$;
+
+-- Cooldowns, by address range too: new cookies from the same address do not escape. An address is never in a cooldown, since a
+-- stranger could lock everybody behind it out: the count of its holds that ended unpaid bounds its seats at once instead
+-- (addressSeatsNow in src/sales/limits.ts). `until`: how long the count stands. A purchase halves it: neighbours who buy give an
+-- address its seats back, and one cheap ticket does not wipe the slate.
+ALTER TABLE hold_ends ADD COLUMN address text;
+ALTER TABLE cooldowns DROP CONSTRAINT cooldowns_kind_check;
+ALTER TABLE cooldowns ADD CONSTRAINT cooldowns_kind_check CHECK (kind IN ('visitor','account','address'));
+
+CREATE FUNCTION address_unpaid(p_event integer, p_address text, p_rule jsonb) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, last_at, until, changed_at)
+  SELECT p_event, 'address', p_address, 1, at, at + (p_rule ->> 'forgetMs')::float8 * interval '1 millisecond', at
+  FROM clock_timestamp() at WHERE p_address IS NOT NULL
+  ON CONFLICT (event_no, kind, subject) DO UPDATE
+    SET unpaid = CASE WHEN c.until > excluded.last_at THEN c.unpaid + 1 ELSE 1 END,
+        last_at = excluded.last_at, until = excluded.until, changed_at = excluded.changed_at
+$$;
+CREATE FUNCTION address_paid(p_event integer, p_address text) RETURNS void LANGUAGE sql AS $$
+  UPDATE cooldowns SET unpaid = unpaid / 2, until = CASE WHEN unpaid > 1 THEN until END, changed_at = clock_timestamp()
+  WHERE event_no = p_event AND kind = 'address' AND subject = p_address
+$$;
+
+DROP FUNCTION hold_ends_note(integer[], uuid[], text[], text[], timestamptz[], timestamptz[], integer[], uuid[], text[]);
+CREATE FUNCTION hold_ends_note(
+  p_events integer[], p_holds uuid[], p_visitors text[], p_accounts text[], p_granted timestamptz[], p_ends timestamptz[],
+  p_over_events integer[], p_over_holds uuid[], p_over_how text[], p_addresses text[] DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at, address)
+  SELECT * FROM unnest(p_events, p_holds, p_visitors, p_accounts, p_granted, p_ends, p_addresses)
+    n (event, hold, visitor, account, granted, ends, address)
+  ORDER BY n.hold
+  ON CONFLICT DO NOTHING;
+  DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
+  WHERE h.event_no = n.event AND h.hold_id = n.hold
+    AND (n.how = 'replaced' OR (n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'));
+  UPDATE hold_ends h SET ends_at = clock_timestamp()
+  FROM unnest(p_over_events, p_over_holds) n (event, hold)
+  WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();
+END $$;
+
+-- As in 0014, for address ranges too.
+CREATE OR REPLACE FUNCTION cooldown_judge(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  e record;
+  v_count integer := 0;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
+  FOR e IN
+    SELECT h.*, o.state, o.reason, o.payment_deadline, v.settings -> 'cooldown' AS rule
+    FROM (SELECT * FROM hold_ends WHERE ends_at <= clock_timestamp() ORDER BY ends_at LIMIT p_limit FOR UPDATE SKIP LOCKED) h
+      LEFT JOIN orders o ON o.hold_id = h.hold_id
+      LEFT JOIN events v ON v.event_no = h.event_no
+    ORDER BY h.ends_at
+  LOOP
+    v_count := v_count + 1;
+    IF e.state IN ('reserved','authorised','voiding') THEN
+      -- Its order decides; order_free brings it back here at once.
+      UPDATE hold_ends SET ends_at = greatest(e.payment_deadline, clock_timestamp()) + interval '30 seconds'
+      WHERE event_no = e.event_no AND hold_id = e.hold_id;
+      CONTINUE;
+    END IF;
+    DELETE FROM hold_ends WHERE event_no = e.event_no AND hold_id = e.hold_id;
+    IF e.state IN ('confirmed','paid') THEN
+      PERFORM cooldown_forgive(e.event_no, e.account, e.visitor);
+      PERFORM address_paid(e.event_no, e.address);
+    ELSIF jsonb_typeof(e.rule) = 'object'
+      AND (e.state IS NULL OR (e.state = 'closed' AND e.reason IN ('closed_by_buyer','not_paid_in_time')))
+      AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
+    THEN
+      -- By one name: an exception for it is one for the whole wait.
+      IF e.account IS NULL THEN PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
+      ELSE PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
+      PERFORM address_unpaid(e.event_no, e.address, e.rule);
+    END IF;
+  END LOOP;
+  DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());
+  RETURN v_count;
+END $$;
+
+-- As in 0014, for all limits of an event.
+CREATE OR REPLACE FUNCTION event_limits(p_settings jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+  SELECT jsonb_object_agg(name, coalesce(p_settings -> name, 'null'))
+  FROM unnest('{accountSeatsMax,instrumentSeatsMax,visitorSeatsMax,addressSeatsMax,joinsPerMinute,claimsPerMinute,cooldown}'::text[]) name
+$$;
+
+-- Reserve: what one browser and one holder may have in all parts of the house, and how long a buyer who never pays keeps seats.
+
+CREATE INDEX orders_bought_visitor ON orders (event_no, visitor) WHERE state IN ('confirmed','paid');
+
+-- The refusal of an order that would exceed visitorSeatsMax or, of an account with several browsers, the event's quota over all
+-- partitions; null: neither. A visitor's orders are made one after the other (one open order each), an account's behind its
+-- limit row, so both hold exactly. Refunded seats do not count.
+CREATE FUNCTION order_bounds_reached(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_seats integer)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  v_max integer := order_event_limit(p_event, 'visitorSeatsMax');
+  v_used integer;
+  v_open uuid;
+BEGIN
+  IF v_max IS NOT NULL THEN
+    SELECT count(*), (array_agg(o.order_id) FILTER (WHERE o.is_open))[1] INTO v_used, v_open
+    FROM (SELECT order_id, true AS is_open FROM orders
+          WHERE event_no = p_event AND visitor = p_visitor AND state IN ('reserved','authorised') AND hold_id <> p_hold
+          UNION ALL
+          SELECT order_id, false FROM orders WHERE event_no = p_event AND visitor = p_visitor AND state IN ('confirmed','paid') AND hold_id <> p_hold) o,
+      LATERAL (SELECT FROM tickets t WHERE t.event_no = p_event AND t.order_id = o.order_id AND t.status <> 'cancelled') t;
+    IF v_used + p_seats > v_max AND NOT limit_is_lifted(p_event, p_holder, p_visitor) THEN
+      -- Paying or closing that order is what the buyer can do.
+      IF v_open IS NOT NULL THEN RETURN jsonb_build_object('kind', 'open_order', 'order', v_open); END IF;
+      RETURN jsonb_build_object('kind', 'limit', 'limit', 'visitor', 'max', v_max, 'used', v_used);
+    END IF;
+  END IF;
+  IF p_holder <> p_visitor THEN
+    v_max := coalesce(order_event_limit(p_event, 'holdSeatsMax'), 6);
+    SELECT coalesce(sum(cardinality(seats)), 0) INTO v_used FROM orders
+    WHERE event_no = p_event AND account = p_holder AND state IN ('reserved','authorised') AND hold_id <> p_hold;
+    IF v_used + p_seats > v_max THEN
+      RETURN jsonb_build_object('kind', 'limit', 'limit', 'holder', 'max', v_max, 'used', v_used);
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- Until when the order can be paid: ten minutes. A buyer whose last holds ended unpaid gets no second term: what is left of the
+-- hold (extend has left it five minutes, within fifteen of its grant), and five minutes at least. Otherwise an invented address
+-- would double the life of a hold each time. By visitor and account from the first one, by address range from the sixth.
+CREATE FUNCTION order_pay_until(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_deadline timestamptz,
+  p_at timestamptz) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event);
+  v_since timestamptz;
+BEGIN
+  IF jsonb_typeof(v_rule) IS DISTINCT FROM 'object' THEN RETURN p_at + interval '10 minutes'; END IF;
+  v_since := p_at - (v_rule ->> 'forgetMs')::float8 * interval '1 millisecond';
+  IF NOT EXISTS (
+    SELECT 1 FROM (VALUES ('visitor', p_visitor, 1), ('account', p_holder, 1),
+                          ('address', (SELECT address FROM hold_ends WHERE hold_id = p_hold AND event_no = p_event), 6)
+                  ) k (kind, subject, least)
+      JOIN cooldowns c ON c.event_no = p_event AND c.kind = k.kind AND c.subject = k.subject
+    WHERE c.unpaid >= k.least AND c.last_at > v_since)
+  THEN RETURN p_at + interval '10 minutes'; END IF;
+  RETURN least(p_at + interval '10 minutes', greatest(p_deadline, p_at + interval '5 minutes'));
+END $$;
+
+-- As in 0014, with these bounds.
+CREATE OR REPLACE FUNCTION order_reserve(
+  p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamptz,
+  p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  v_phase text;
+  v_mode event_partitions;
+  v_hold holds;
+  v_order orders;
+  v_seats integer[];
+  v_amount bigint;
+  v_used integer;
+  v_max integer;
+  v_deadline timestamptz := p_deadline;
+  v_free integer;
+  v_decided jsonb;
+  v_limit jsonb;
+BEGIN
+  PERFORM event_lock_shared(p_event);
+  SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
+  IF FOUND THEN
+    RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
+  END IF;
+  SELECT phase INTO v_phase FROM events WHERE event_no = p_event;
+  IF v_phase IS NULL OR v_phase NOT IN ('open','paused','sold_out','closed') THEN
+    RETURN jsonb_build_object('kind', 'not_open', 'phase', coalesce(v_phase, 'draft'));
+  END IF;
+  SELECT * INTO v_mode FROM event_partitions WHERE event_no = p_event AND partition = p_partition;
+  IF v_mode.mode = 'moving' THEN RETURN '{"kind":"retry"}'; END IF;
+  IF v_mode.epoch IS DISTINCT FROM p_epoch THEN RETURN '{"kind":"stale"}'; END IF;
+
+  SELECT array_agg((line ->> 'seat')::integer ORDER BY (line ->> 'seat')::integer),
+         sum((line ->> 'price')::bigint + (line ->> 'fee')::bigint) + p_order_fee
+  INTO v_seats, v_amount FROM jsonb_array_elements(p_lines) line;
+
+  v_max := order_event_limit(p_event, 'accountSeatsMax');
+  IF v_max IS NOT NULL OR p_holder <> p_visitor THEN
+    PERFORM order_lock_limits(p_event, p_account, NULL);
+    SELECT coalesce(sum(cardinality(seats)), 0)
+           + coalesce((SELECT seats FROM limit_counts WHERE event_no = p_event AND kind = 'account' AND subject = p_account), 0)
+    INTO v_used FROM orders WHERE event_no = p_event AND account = p_account AND state IN ('reserved','authorised');
+  END IF;
+
+  IF v_mode.mode = 'postgres' THEN
+    SELECT * INTO v_hold FROM holds WHERE event_no = p_event AND hold_id = p_hold FOR UPDATE;
+    -- A repeat that waited here for the first request's end finds its order now.
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
+    IF FOUND THEN
+      RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
+    END IF;
+    IF v_hold.hold_id IS NULL OR v_hold.state <> 'live' OR v_hold.epoch <> p_epoch OR v_hold.order_id IS DISTINCT FROM p_order
+       OR v_hold.visitor <> p_visitor
+       OR v_hold.seats IS DISTINCT FROM v_seats THEN
+      RETURN '{"kind":"hold_gone"}';
+    END IF;
+    v_deadline := least(v_hold.deadline, p_deadline);
+  END IF;
+  -- Only now, so that a repeat of an order that filled the limit is answered with that order.
+  IF v_max IS NOT NULL AND v_used + cardinality(v_seats) > v_max AND NOT limit_is_lifted(p_event, p_account, p_visitor) THEN
+    RETURN jsonb_build_object('kind', 'limit', 'limit', 'account', 'max', v_max, 'used', v_used);
+  END IF;
+  v_limit := order_bounds_reached(p_event, p_hold, p_visitor, p_holder, cardinality(v_seats));
+  IF v_limit IS NOT NULL THEN RETURN v_limit; END IF;
+
+  INSERT INTO orders (order_id, event_no, partition, hold_id, visitor, holder, account, buyer, seats, lines, order_fee,
+                      amount, currency, state, payment_deadline, created_at)
+  SELECT p_order, p_event, p_partition, p_hold, p_visitor, p_holder, p_account, p_buyer, v_seats, p_lines, p_order_fee,
+         v_amount, p_currency, 'reserved', order_pay_until(p_event, p_hold, p_visitor, p_holder, v_deadline, at), at
+  FROM date_trunc('milliseconds', clock_timestamp()) at
+  ON CONFLICT DO NOTHING RETURNING * INTO v_order;
+  IF v_order.order_id IS NULL THEN
+    SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
+    IF FOUND THEN
+      RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', true, 'seats', '[]'::jsonb);
+    END IF;
+    SELECT * INTO v_order FROM orders WHERE event_no = p_event AND visitor = p_visitor AND state IN ('reserved','authorised');
+    -- The open order may have ended between the two statements: the caller tries again.
+    IF NOT FOUND THEN RETURN '{"kind":"retry"}'; END IF;
+    RETURN jsonb_build_object('kind', 'open_order', 'order', v_order.order_id);
+  END IF;
+
+  SELECT count(*) FILTER (WHERE s.state = 'available' AND CASE
+           WHEN s.hold_until > clock_timestamp() AND s.hold_epoch = p_epoch THEN s.hold_id = p_hold
+           ELSE v_mode.mode <> 'postgres' END)
+  INTO v_free
+  FROM (SELECT * FROM seats WHERE event_no = p_event AND seat_no = ANY (v_seats) ORDER BY seat_no FOR UPDATE) s;
+  IF v_free = cardinality(v_seats) AND clock_timestamp() < v_deadline - interval '6 seconds' THEN
+    -- S1: whatever was wrong above, the index refuses a second owner; a refused seat is a seat that is gone.
+    INSERT INTO tickets (event_no, seat_no, order_id, status, price, fee, kind)
+    SELECT p_event, (line ->> 'seat')::integer, p_order, 'reserved', (line ->> 'price')::bigint, (line ->> 'fee')::bigint,
+           coalesce(line ->> 'kind', 'full')
+    FROM jsonb_array_elements(p_lines) line ORDER BY (line ->> 'seat')::integer
+    ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING;
+    GET DIAGNOSTICS v_free = ROW_COUNT;
+  ELSE
+    v_free := 0;
+  END IF;
+  IF v_free < cardinality(v_seats) THEN
+    DELETE FROM tickets WHERE event_no = p_event AND order_id = p_order;
+    DELETE FROM orders WHERE order_id = p_order;
+    RETURN '{"kind":"hold_gone"}';
+  END IF;
+  WITH changed AS (
+    UPDATE seats s
+    SET state = 'reserved', version = s.version + 1, order_id = p_order, hold_id = NULL, hold_until = NULL, hold_epoch = NULL
+    WHERE s.event_no = p_event AND s.seat_no = ANY (v_seats)
+    RETURNING s.seat_no, s.version)
+  SELECT jsonb_agg(jsonb_build_object('seat', seat_no, 'version', version, 'state', 'reserved') ORDER BY seat_no)
+  INTO v_decided FROM changed;
+  UPDATE holds SET state = 'ordered' WHERE event_no = p_event AND hold_id = p_hold AND state = 'live';
+  PERFORM order_note(p_order, 'reserve', NULL, 'reserved');
+  RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', false, 'seats', v_decided);
+END $$;

@@ -62,6 +62,7 @@ import { storedSecret } from './runtime/stored-secret.ts';
 import { lookAtCode } from './sales/access-codes.ts';
 import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
+import { isExcepted } from './sales/limits.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
 import { reportPath } from './sales/path-signals.ts';
@@ -290,6 +291,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     refundsOf: (order) => routes.refundRecord.ofOrder(order),
     returnedOf: (order) => routes.refundRecord.returned(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown, loops }),
+    isExcepted: (event, holder, visitor) => isExcepted(db, event, holder, visitor),
     tickets: async ({ eventNo, order }) =>
       (await ticketsOfOrder(db, eventNo, order)).map(({ ticket, seat }) => ({
         ticket,

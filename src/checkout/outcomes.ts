@@ -1,7 +1,7 @@
 import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { CodeRefusal, Order, OrderLine } from '../sales/record.ts';
+import type { CodeRefusal, Order, OrderLine, ReachedLimit } from '../sales/record.ts';
 
 /** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
 export interface Checkout {
@@ -39,7 +39,7 @@ export type CheckoutReserveOutcome =
   | { kind: 'order'; order: Order; repeated: boolean }
   | { kind: 'hold_gone' }
   | { kind: 'open_order'; order: OrderId }
-  | { kind: 'limit'; limit: 'account'; max: number; used: number }
+  | { kind: 'limit'; limit: ReachedLimit; max: number; used: number }
   | { kind: 'code'; why: CodeRefusal; seatsMax: number | null }
   | { kind: 'not_open'; phase: Phase }
   | { kind: 'retry'; afterMs: number };

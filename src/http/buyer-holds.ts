@@ -10,6 +10,7 @@ import type { HoldAnswer } from './api-types.ts';
 import { claimPatienceMs, createArbiterTime } from './arbiter-time.ts';
 import { allBut, createBestSeats, type Found } from './best-seats.ts';
 import { eventOf } from './buyer-queue.ts';
+import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
 import { createHoldClaims, underEpoch } from './hold-claims.ts';
@@ -32,11 +33,14 @@ import { createVisitors } from './visitor.ts';
 
 const uuidForm = new RegExp(uuidPattern);
 const tags = ['holds'];
+/** Seats of an address range, for a buyer whom the organiser has excepted. */
+const unlimited = 1_000_000;
 
 export function registerHolds(app: App, deps: HttpDeps): void {
   const { arbiter, credentials, events, clock, accessCodes } = deps;
   const visitors = createVisitors(deps);
   const best = createBestSeats(deps);
+  const bounds = createBounds(deps);
   const claims = createHoldClaims({ ...deps, best });
   /** Each partition's store has a clock of its own. */
   const times = new Map<string, ReturnType<typeof createArbiterTime>>();
@@ -83,6 +87,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const event = await eventOf(deps, request.params.event);
       const pass = admitted(deps, event, visitors.of(request), request.body.pass);
       const { visitor } = pass;
+      bounds.checkClaim('hold', event, visitor);
       const house = await events.house(event);
       const opened = await accessCodes.of(request, event);
       const wish = readWish(request.body, event, house, opened.rights);
@@ -94,6 +99,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const { cooldown } = event.settings;
       // What is held is exchanged within its own lease: that is no new hold.
       if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, holder, idIn });
+      let address = bounds.addressOf(request, event);
       const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
         const time = timeOf(event, partition);
         for (let again = false; ; again = true) {
@@ -107,6 +113,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             claim: what,
             ttlMs: event.settings.holdTtlMs,
             seatsMax: event.settings.holdSeatsMax,
+            address,
             replaces,
             // The session ends by the stores' clock, not by ours.
             notAfter: Math.min(time.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
@@ -121,11 +128,17 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           if (again || request.raw.destroyed) return outcome;
         }
       };
-      const { outcome, found } = await claims.make({ event, house, wish, visitor, held, idIn, claim });
+      const wished = { event, house, wish, visitor, held, idIn, claim };
+      let { outcome, found } = await claims.make(wished);
+      if (outcome.kind === 'address_quota' && address && (await bounds.isExcepted(event, holder, visitor))) {
+        // The seats still count for the address of the others.
+        address = { ...address, seatsMax: unlimited };
+        ({ outcome, found } = await claims.make(wished));
+      }
       switch (outcome.kind) {
         case 'granted':
           best.granted(event, outcome.hold.seats);
-          if (cooldown && !outcome.repeated) deps.cooldowns?.granted(outcome.hold, replaces);
+          if (cooldown && !outcome.repeated) deps.cooldowns?.granted(outcome.hold, replaces, address?.id ?? null);
           return reply
             .code(outcome.repeated ? 200 : 201)
             .send(await answer(event, outcome.hold, { found, kinds: wish.kinds }));
@@ -140,7 +153,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             extra: { hold: outcome.hold.hold, held: await answer(event, outcome.hold) },
           });
         default:
-          throw problemOfHold(outcome, event.onSaleAt);
+          throw problemOfHold(outcome, event.onSaleAt, holder);
       }
     },
   );

@@ -130,7 +130,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         account: hold.holder === hold.visitor ? account : hold.holder,
         buyer,
       });
-      if (outcome.kind !== 'order') throw problemOfReserve(outcome, event.onSaleAt);
+      if (outcome.kind !== 'order') throw problemOfReserve(outcome, event.onSaleAt, hold.holder);
       return reply.code(outcome.repeated ? 200 : 201).send(await withSecret(outcome.order));
     },
   );

@@ -6,6 +6,7 @@ import type { EventRecord } from '../sales/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
+import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
 import { problemOfPhase } from './outcomes.ts';
@@ -23,6 +24,7 @@ import { createVisitors } from './visitor.ts';
 export function registerQueue(app: App, deps: HttpDeps): void {
   const { credentials, joins, room, random, accessCodes } = deps;
   const visitors = createVisitors(deps);
+  const bounds = createBounds(deps);
 
   app.post(
     '/api/events/:event/queue',
@@ -52,6 +54,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       if (event.presale && allows(event.phase, 'join')) {
         accessCodes.demand(await accessCodes.of(request, event), event, { ...noRights, presale: true });
       }
+      bounds.checkJoin(request, event, visitor);
       // One shard, strict order, unless the event asks for more.
       const shard = shardOf(visitor, event.settings.queueShards ?? 1);
       const outcome = await joins.join(event.eventNo, shard, visitor);

@@ -1,5 +1,5 @@
 import type { Checkout } from '../checkout/outcomes.ts';
-import type { EventNo, OrderId } from '../core/hold.ts';
+import type { EventNo, Holder, OrderId, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
@@ -58,6 +58,8 @@ export interface HttpDeps {
   accessCodes: AccessCodes;
   /** Who waits before the next hold, where an event asks for that; absent: nobody. */
   cooldowns?: Cooldowns;
+  /** Whether the organiser has lifted the limits for one buyer. Absent: for nobody. */
+  isExcepted?: (event: EventNo, holder: Holder, visitor: Visitor) => Promise<boolean>;
   /** Watches how fast the purchase path answers. */
   pathMeter?: PathMeter;
   /** What selling needs, each with a sentence when it does not answer. */

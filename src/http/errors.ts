@@ -143,6 +143,24 @@ export const problemCodes = {
     advice:
       'Holds of yours ended without payment. Nothing is lost: wait until the time named, then hold seats again.',
   },
+  address_limit: {
+    status: 429,
+    title: 'Many seats are held at this internet address',
+    advice:
+      'Buyers at your internet address hold as many seats as one address may hold at once. Nothing was held for you and nothing was charged. Wait until they have paid or given seats back, or use another internet connection.',
+  },
+  too_many_claims: {
+    status: 429,
+    title: 'Too many requests for seats',
+    advice:
+      'This browser asked for seats, or tried to pay, too often within a minute. Wait for the time given, then try again. Seats that you hold stay yours.',
+  },
+  too_many_joins: {
+    status: 429,
+    title: 'Too many joins from this internet address',
+    advice:
+      'Many browsers at your internet address joined the line within a minute. Wait for the time given, then join again.',
+  },
   hold_ordered: {
     status: 409,
     title: 'Hold is in an order',
@@ -212,6 +230,11 @@ export const problemCodes = {
     status: 409,
     title: 'Limit reached',
     advice: 'No more seats of this event may be bought with this e-mail address.',
+  },
+  visitor_limit: {
+    status: 409,
+    title: 'Limit reached',
+    advice: 'No more seats of this event may be bought with this browser. Nothing was charged.',
   },
   price_differs: {
     status: 409,

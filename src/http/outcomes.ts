@@ -4,6 +4,7 @@ import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { DeclineCode } from '../payments/provider.ts';
+import type { ReachedLimit } from '../sales/record.ts';
 import { problemOfCode } from './access-codes.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
@@ -32,14 +33,23 @@ type Refused<Outcome extends { kind: string }, Kind extends Outcome['kind']> = E
   { kind: Kind }
 >;
 
+/** When seats of an address become free is not known: most holds are paid or given back within minutes. */
+const addressRetryMs = 30_000;
+
 /** `hold_exists` and `taken` are answered by the route, which has the hold and the house at hand. */
 export function problemOfHold(
   outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
   opensAt: number | null,
+  reference: string,
 ): HttpProblem {
   switch (outcome.kind) {
     case 'quota':
       return problem('hold_quota', { extra: { used: outcome.used, max: outcome.max } });
+    case 'address_quota':
+      return problem('address_limit', {
+        retryAfterMs: addressRetryMs,
+        extra: { used: outcome.used, max: outcome.max, reference },
+      });
     case 'mismatch':
       return problem('idempotency_mismatch');
     case 'hold_gone':
@@ -89,6 +99,7 @@ export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): Htt
 export function problemOfReserve(
   outcome: Refused<CheckoutReserveOutcome, 'order'>,
   opensAt: number | null,
+  reference: string,
 ): HttpProblem {
   switch (outcome.kind) {
     case 'hold_gone':
@@ -98,16 +109,41 @@ export function problemOfReserve(
     case 'code':
       return problemOfCode(outcome.why, outcome.seatsMax);
     case 'limit':
-      return problem('account_limit', {
-        detail: `At most ${counted(outcome.max, 'seat')} of this event may be bought with one e-mail address; ${counted(outcome.used, 'is', 'are')}.`,
-        extra: { max: outcome.max, used: outcome.used },
-      });
+      return problemOfLimit(outcome, reference);
     case 'not_open':
       return problemOfPhase(outcome.phase, opensAt);
     case 'retry':
       return problem('busy', { retryAfterMs: outcome.afterMs });
     default:
       return impossible(outcome, 'reserve outcome');
+  }
+}
+
+/** `reference` names the browser, or its account, to the organiser, who can lift the limit; it is no secret. */
+function problemOfLimit(
+  { limit, max, used }: { limit: ReachedLimit; max: number; used: number },
+  reference: string,
+): HttpProblem {
+  const extra = { max, used, reference };
+  const most = `At most ${counted(max, 'seat')} of this event may be bought`;
+  switch (limit) {
+    case 'account':
+      return problem('account_limit', {
+        detail: `${most} with one e-mail address; ${counted(used, 'is', 'are')}. Nothing was charged.`,
+        extra,
+      });
+    case 'visitor':
+      return problem('visitor_limit', {
+        detail: `${most} with one browser; ${counted(used, 'is', 'are')}. Nothing was charged.`,
+        extra,
+      });
+    case 'holder':
+      return problem('hold_quota', {
+        detail: `An account may have ${counted(max, 'seat')} reserved and unpaid at once; it has ${used}. Pay for those first. Nothing was charged.`,
+        extra,
+      });
+    default:
+      return impossible(limit, 'reached limit');
   }
 }
 

@@ -8,7 +8,8 @@ import type { Db } from './db.ts';
  * Who lets holds end unpaid again and again waits before the next one. Counted in Postgres when a hold's end is known; a claim
  * asks only this process's memory. Nothing of it decides who gets a seat, so nothing of it has to be exact: from the end of a
  * hold to the refusal of the next, up to `flushMs` + `judgeMs` + `refreshMs` pass (about five seconds), in which one more hold
- * may be asked for. A browser that throws its cookie away is a new visitor, and joins the line anew: that is the waiting room's.
+ * may be asked for. A browser that throws its cookie away is a new visitor, and joins the line again; its address range goes on
+ * counting, and gets fewer seats at once (`addressSeatsNow` in limits.ts).
  */
 
 /** Notes wait so long in a web process; a process that is killed loses them, and its visitors are the better for it. */
@@ -38,8 +39,10 @@ export interface Cooldown {
 export interface Cooldowns {
   /** The cooldown that keeps this holder from a new hold; null: none. Reads memory only. */
   of(event: EventNo, visitor: Visitor, holder: Holder): Cooldown | null;
-  /** A hold was granted; `replaced` is the one that it goes on from. */
-  granted(hold: Hold, replaced: HoldId | null): void;
+  /** Holds of this address range that ended unpaid without a purchase in between, as `addressSeatsNow` takes it. */
+  unpaidFrom(event: EventNo, address: string): number;
+  /** A hold was granted; `replaced` is the one that it goes on from, `address` its client's address range. */
+  granted(hold: Hold, replaced: HoldId | null, address: string | null): void;
   /** Its holder gave it back. */
   released(event: EventNo, hold: HoldId): void;
   /** Its order was paid: what was counted before is forgotten now, and not only when the hold's own time is over. */
@@ -49,11 +52,15 @@ export interface Cooldowns {
   flush(): Promise<void>;
 }
 
+/** An address range is never in a cooldown: `until` says how long its count stands, which bounds its seats at once. */
+type Kind = 'visitor' | 'account' | 'address';
+
 interface Note {
   event: EventNo;
   hold: HoldId;
   visitor: Visitor;
   account: string | null;
+  address: string | null;
   grantedAt: number;
   endsAt: number;
 }
@@ -66,10 +73,10 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   /** Of the last reading, by Postgres's clock. */
   let readAt: number | null = null;
 
-  const keyOf = (event: EventNo, kind: 'visitor' | 'account', subject: string) =>
+  const keyOf = (event: EventNo, kind: Kind, subject: string) =>
     `${event}/${kind}/${subject}`;
 
-  function find(event: EventNo, kind: 'visitor' | 'account', subject: string): Cooldown | null {
+  function find(event: EventNo, kind: Kind, subject: string): Cooldown | null {
     const key = keyOf(event, kind, subject);
     const found = known.get(key);
     if (!found) return null;
@@ -113,11 +120,12 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
       if (byVisitor && byAccount) return byVisitor.leftMs >= byAccount.leftMs ? byVisitor : byAccount;
       return byVisitor ?? byAccount;
     },
-    granted(hold, replaced) {
+    unpaidFrom: (event, address) => (known.size === 0 ? 0 : (find(event, 'address', address)?.unpaid ?? 0)),
+    granted(hold, replaced, address) {
       if (granted.length >= notesMax) return;
       const account = hold.holder === hold.visitor ? null : hold.holder;
       const { event, visitor, grantedAt, deadline: endsAt } = hold;
-      granted.push({ event, hold: hold.hold, visitor, account, grantedAt, endsAt });
+      granted.push({ event, hold: hold.hold, visitor, account, address, grantedAt, endsAt });
       if (replaced !== null) over.push({ event, hold: replaced, how: 'replaced' });
     },
     released(event, hold) {
@@ -141,7 +149,7 @@ async function noteHoldEnds(
   ends: readonly { event: EventNo; hold: HoldId; how: string }[],
 ): Promise<void> {
   const instant = (ms: number) => new Date(ms).toISOString();
-  await db.query('hold_ends_note', 'SELECT hold_ends_note($1, $2, $3, $4, $5, $6, $7, $8, $9)', [
+  await db.query('hold_ends_note', 'SELECT hold_ends_note($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)', [
     grants.map(({ event }) => event),
     grants.map(({ hold }) => hold),
     grants.map(({ visitor }) => visitor),
@@ -151,12 +159,13 @@ async function noteHoldEnds(
     ends.map(({ event }) => event),
     ends.map(({ hold }) => hold),
     ends.map(({ how }) => how),
+    grants.map(({ address }) => address),
   ]);
 }
 
 interface CooldownRow {
   event: EventNo;
-  kind: 'visitor' | 'account';
+  kind: Kind;
   subject: string;
   until: number | null;
   leftMs: number;
@@ -220,7 +229,7 @@ export async function listCooldowns(
   }>(
     'cooldowns_list',
     `SELECT count(*) OVER () AS count, kind, subject, epoch_ms(until) AS until, unpaid FROM cooldowns
-     WHERE event_no = $1 AND until > clock_timestamp() ORDER BY until DESC LIMIT $2`,
+     WHERE event_no = $1 AND kind <> 'address' AND until > clock_timestamp() ORDER BY until DESC LIMIT $2`,
     [event, limit],
   );
   return {

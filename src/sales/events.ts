@@ -3,6 +3,7 @@ import { type Phase, phases, phasesByHand } from '../core/phase.ts';
 import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
+import { newEventLimits } from './limits.ts';
 import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
 import { findPlan, seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';
@@ -236,7 +237,12 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
 async function createEvent(db: Db, command: CreateEventCommand): Promise<CreateEventOutcome> {
   const refused = await refusedByPlan(db, command);
   if (refused) return refused;
-  const settings: EventSettings = { ...eventSettingsDefault, ...command.settings };
+  const { holdSeatsMax = eventSettingsDefault.holdSeatsMax } = command.settings;
+  const settings: EventSettings = {
+    ...eventSettingsDefault,
+    ...newEventLimits(holdSeatsMax),
+    ...command.settings,
+  };
   const rows = await db.query<EventRow>(
     'event_create',
     `INSERT INTO events (event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings)

@@ -99,6 +99,8 @@ export function createInProcessRecord(options: {
     }
     const open = openOrderOf(command.event, command.visitor);
     if (open) return { kind: 'open_order', order: open.order };
+    const reached = boundReached(command, event.settings, wanted.length);
+    if (reached) return reached;
     const now = clock.now();
     if (now >= command.deadline - holdLimits.reserveMarginMs || !seats.areFree(command.event, wanted)) {
       return { kind: 'hold_gone' };
@@ -106,6 +108,28 @@ export function createInProcessRecord(options: {
     const order = newOrder(command, event.event, now);
     orders.set(order.order, order);
     return { kind: 'reserved', order, repeated: false, seats: seats.reserve(order) };
+  }
+
+  /** What one browser may buy, and what an account with several browsers may have unpaid, in all partitions. */
+  function boundReached(
+    { event, visitor, holder }: ReserveCommand,
+    { visitorSeatsMax = null, holdSeatsMax = 6 }: Partial<EventSettings>,
+    wanted: number,
+  ): ReserveOutcome | null {
+    const seatsOf = (counts: (order: Order) => boolean) =>
+      [...orders.values()]
+        .filter((order) => order.eventNo === event && counts(order))
+        .reduce((sum, order) => sum + order.lines.length, 0);
+    const bought = seatsOf(
+      (order) => order.visitor === visitor && (order.state === 'confirmed' || order.state === 'paid'),
+    );
+    if (visitorSeatsMax !== null && bought + wanted > visitorSeatsMax) {
+      return { kind: 'limit', limit: 'visitor', max: visitorSeatsMax, used: bought };
+    }
+    const unpaid = holder === visitor ? 0 : seatsOf((order) => order.account === holder && isOpen(order));
+    return unpaid + wanted > holdSeatsMax && holder !== visitor
+      ? { kind: 'limit', limit: 'holder', max: holdSeatsMax, used: unpaid }
+      : null;
   }
 
   function close(id: OrderId, reason: OrderEnd, endKey: string): RecordCloseOutcome {

@@ -21,20 +21,83 @@ export async function accountSeats(
   return rows[0]!;
 }
 
-/** What an event limits; null: not at all. */
+/** What an event limits, as `EventSettings` describes it; null: not at all. */
 export interface EventLimits {
   accountSeatsMax: number | null;
   instrumentSeatsMax: number | null;
+  visitorSeatsMax: number | null;
+  addressSeatsMax: number | null;
+  joinsPerMinute: number | null;
+  claimsPerMinute: number | null;
   cooldown: CooldownRule | null;
 }
 
+/** The limits that are a number. */
+export const countedLimits = [
+  'accountSeatsMax',
+  'instrumentSeatsMax',
+  'visitorSeatsMax',
+  'addressSeatsMax',
+  'joinsPerMinute',
+  'claimsPerMinute',
+] as const satisfies readonly (keyof EventLimits)[];
+export type CountedLimit = (typeof countedLimits)[number];
+
+export const noLimits: EventLimits = {
+  accountSeatsMax: null,
+  instrumentSeatsMax: null,
+  visitorSeatsMax: null,
+  addressSeatsMax: null,
+  joinsPerMinute: null,
+  claimsPerMinute: null,
+  cooldown: null,
+};
+
 export function limitsOf(settings: Partial<EventSettings>): EventLimits {
-  const { accountSeatsMax = null, instrumentSeatsMax = null, cooldown = null } = settings;
-  return { accountSeatsMax, instrumentSeatsMax, cooldown };
+  const limits = { ...noLimits, cooldown: settings.cooldown ?? null };
+  for (const name of countedLimits) limits[name] = settings[name] ?? null;
+  return limits;
+}
+
+/** Two full holds: who bought for the family buys for the friends once. */
+const holdsPerBuyer = 2;
+/** Eight full holds at once: an office, a student hall, some phones of one carrier. */
+const holdsPerAddress = 8;
+const perMinute = 30;
+
+/** What an event that is made from now on limits unless its organiser says otherwise: the one home of these defaults. */
+export function newEventLimits(holdSeatsMax: number): EventLimits {
+  const seats = holdsPerBuyer * holdSeatsMax;
+  return {
+    accountSeatsMax: seats,
+    instrumentSeatsMax: seats,
+    visitorSeatsMax: seats,
+    addressSeatsMax: holdsPerAddress * holdSeatsMax,
+    joinsPerMinute: perMinute,
+    claimsPerMinute: perMinute,
+    cooldown: cooldownDefault,
+  };
+}
+
+/** Holds of an address range that end unpaid without a purchase in between, before its seats at once are halved, and again. */
+export const addressUnpaidStep = 6;
+
+/**
+ * Seats that an address range may have at once after `unpaid` holds that ended unpaid. New cookies do not reset it, a purchase
+ * halves the count. One hold is always possible: an address is never locked.
+ */
+export function addressSeatsNow(
+  { addressSeatsMax, holdSeatsMax }: Pick<EventSettings, 'addressSeatsMax' | 'holdSeatsMax'>,
+  unpaid: number,
+): number {
+  const most = addressSeatsMax ?? 0;
+  const left = Math.floor(most / 2 ** Math.min(20, Math.floor(unpaid / addressUnpaidStep)));
+  return Math.max(left, Math.min(most, holdSeatsMax));
 }
 
 export const limitBounds = {
   seatsMax: 1_000,
+  perMinuteMax: 10_000,
   /** Holds that end unpaid one after the other before the first cooldown. */
   afterUnpaid: { min: 1, max: 100 },
   /** A cooldown outlives no buying session by much: longer ones would be a ban. */
@@ -43,7 +106,7 @@ export const limitBounds = {
   reasonLengthMax: 500,
 } as const;
 
-/** What is taken where an organiser asks for a cooldown without saying more. */
+/** The rule of new events, and where an organiser asks for a cooldown without saying more. */
 export const cooldownDefault: CooldownRule = {
   afterUnpaid: 3,
   firstMs: 60_000,
@@ -128,6 +191,16 @@ export async function allowBuyer(
     ],
   );
   return rows[0]!.result;
+}
+
+/** Whether an exception is in force for the buyer, by account or by browser. */
+export async function isExcepted(db: Db, event: EventNo, account: string, visitor: Visitor): Promise<boolean> {
+  const [row] = await db.query<{ lifted: boolean }>(
+    'limit_is_lifted',
+    'SELECT limit_is_lifted($1, $2, $3) AS lifted',
+    [event, account, visitor],
+  );
+  return row!.lifted;
 }
 
 export type DisallowOutcome = { kind: 'ended'; allowance: Allowance } | { kind: 'unknown' };

@@ -39,6 +39,14 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
+  /** Seats bought, or reserved and unpaid, by one browser in all parts of the house; absent or null: no limit. */
+  visitorSeatsMax?: number | null;
+  /** Seats held, or reserved and unpaid, from one address range in one part of the house; absent or null: no limit. */
+  addressSeatsMax?: number | null;
+  /** Places in the line that one address range may draw a minute from one web process; absent or null: no limit. */
+  joinsPerMinute?: number | null;
+  /** Claims to seats, and attempts to pay, by one browser a minute at one web process; absent or null: no limit. */
+  claimsPerMinute?: number | null;
   /** A hold is its buyer's account's, which has to be proved before: seats held at once are then counted by account (S7). */
   accountFirst?: boolean;
   /** For who lets holds end unpaid again and again; absent or null: none. */
@@ -70,6 +78,7 @@ export interface CooldownRule {
   forgetMs: number;
 }
 
+/** Settings that an event without them has. New events start with limits besides: `newEventLimits` in limits.ts. */
 export const eventSettingsDefault: EventSettings = {
   holdTtlMs: 10 * 60_000,
   holdSeatsMax: 6,
@@ -149,13 +158,16 @@ export interface ReserveCommand {
 /** `ended`: revoked, or its time is over; `seats`: it is good for fewer seats an order; `used_up`: by others. */
 export type CodeRefusal = 'unknown' | 'ended' | 'seats' | 'used_up';
 
+/** `holder`: the quota of one hold, over all browsers of an account and all partitions. */
+export type ReachedLimit = 'account' | 'visitor' | 'holder';
+
 export type ReserveOutcome =
   | ({ kind: 'reserved'; repeated: boolean } & Changed)
   /** Lapsed, released, too near its deadline, or its seats went to somebody else. */
   | { kind: 'hold_gone' }
   /** The visitor has another unpaid order in this event. */
   | { kind: 'open_order'; order: OrderId }
-  | { kind: 'limit'; limit: 'account'; max: number; used: number }
+  | { kind: 'limit'; limit: ReachedLimit; max: number; used: number }
   /** Its access code cannot be used (any more); nothing was done. */
   | { kind: 'code'; why: CodeRefusal; seatsMax: number | null }
   | { kind: 'not_open'; phase: Phase }

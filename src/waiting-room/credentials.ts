@@ -275,6 +275,12 @@ export function createCredentials(options: CredentialOptions) {
     /** One order at most comes of a hold: its identity is the hold's. */
     orderIdOf: (hold: HoldId): OrderId => keyedUuid(keys.orderId, [uuidBytes(hold)]),
 
+    /** 16 characters for a client's address range in one event: stores keep this, never the address. */
+    addressIdOf: (event: EventNo, range: string): string =>
+      Buffer.from(keys.address(fieldsOf([wholeNumber(event), Buffer.from(range)])))
+        .subarray(0, 12)
+        .toString('base64url'),
+
     /** 22 characters that open the order from elsewhere; kept nowhere. */
     orderSecretOf: (order: OrderId): string => orderSecretBytes(order).toString('base64url'),
 
@@ -325,6 +331,7 @@ function deriveKeys(secret: Uint8Array | SigningKeys) {
     holdEvent: derive(all.identity, 'event of a hold'),
     orderId: derive(all.identity, 'order id'),
     orderSecret: derive(all.identity, 'order secret'),
+    address: derive(all.identity, 'address range'),
   };
 }
 
