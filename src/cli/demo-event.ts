@@ -5,11 +5,21 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import { createEvents } from '../sales/events.ts';
 import { publishEvent, savePlan } from '../sales/plans.ts';
-import type { EventSettings } from '../sales/record.ts';
+import { type EventSettings, eventSettingsDefault } from '../sales/record.ts';
 
 /** What a first start sells: a stadium of our own, through the same import as everybody's. */
 export const demoEvent = { event: 'demo', name: 'Demo Night at the Stadium', currency: 'EUR' } as const;
 const actor = 'onsale start';
+/**
+ * Ten full purchases from one browser with one card, so that who tries the demo out is not stopped by the limits of a real sale.
+ * All other limits are those of any new event.
+ */
+const demoSeatsMax = 10 * eventSettingsDefault.holdSeatsMax;
+const demoLimits = {
+  accountSeatsMax: demoSeatsMax,
+  instrumentSeatsMax: demoSeatsMax,
+  visitorSeatsMax: demoSeatsMax,
+};
 const daysUntilPerformance = 60;
 /** Minor units: the dearest category first, then each a step cheaper. */
 const priceMax = 14_900;
@@ -50,7 +60,7 @@ export async function createDemoEvent(options: DemoOptions): Promise<string> {
       onSaleAt: null,
       saleEndsAt: null,
       prices,
-      settings: { seatFee: 150, orderFee: 0, ...options.settings },
+      settings: { seatFee: 150, orderFee: 0, ...demoLimits, ...options.settings },
     });
     if (created.kind !== 'created')
       throw new StartProblem(`The demo event could not be made: ${created.kind}`);

@@ -1,4 +1,13 @@
 import type { Command } from 'commander';
+import {
+  type CountedLimit,
+  cooldownDefault,
+  cooldownFault,
+  countedLimits,
+  type EventLimits,
+  limitBounds,
+  limitsOf,
+} from '../core/limits.ts';
 import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
@@ -7,20 +16,13 @@ import {
   type AllowedBuyer,
   allowBuyer,
   changeLimits,
-  cooldownDefault,
-  cooldownFault,
-  type EventLimits,
   endAllowance,
-  limitBounds,
-  limitsOf,
   listAllowances,
 } from '../sales/limits.ts';
 import { durationMs } from './audit.ts';
 import { type CliContext, cliActor, withEvent } from './organise.ts';
 
-interface SetFlags {
-  accountSeatsMax?: string;
-  instrumentSeatsMax?: string;
+interface SetFlags extends Partial<Record<CountedLimit, string>> {
   cooldown?: string;
   cooldownAfter?: string;
   cooldownFirst?: string;
@@ -57,6 +59,13 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     .argument('<event>')
     .option('--account-seats-max <seats>', 'seats bought with one e-mail address, or "none"')
     .option('--instrument-seats-max <seats>', 'seats bought with one card, or "none"')
+    .option('--visitor-seats-max <seats>', 'seats bought or reserved by one browser, or "none"')
+    .option(
+      '--address-seats-max <seats>',
+      'seats held or reserved from one address in a partition, or "none"',
+    )
+    .option('--joins-per-minute <joins>', 'joins from one address a minute at one process, or "none"')
+    .option('--claims-per-minute <claims>', 'claims by one browser a minute at one process, or "none"')
     .option('--cooldown <on|off>', 'make buyers wait who let holds end unpaid again and again')
     .option('--cooldown-after <holds>', 'unpaid holds in a row before the first one')
     .option('--cooldown-first <time>', 'length of the first, as 60s or 2m; each further one is twice as long')
@@ -115,8 +124,7 @@ async function setCommand(context: CliContext, id: string, flags: SetFlags, comm
   await withEvent(context, id, async (db, _events, event) => {
     const replaces = limitsOf(event.settings);
     const limits: Partial<EventLimits> = {
-      ...seatsFlag('accountSeatsMax', '--account-seats-max', flags.accountSeatsMax, wrong),
-      ...seatsFlag('instrumentSeatsMax', '--instrument-seats-max', flags.instrumentSeatsMax, wrong),
+      ...Object.assign({}, ...countedLimits.map((name) => countedFlag(name, flags[name], wrong))),
       ...cooldownFlags(replaces, flags, wrong),
     };
     if (Object.keys(limits).length === 0) return wrong('Name a limit to be changed.');
@@ -128,17 +136,18 @@ async function setCommand(context: CliContext, id: string, flags: SetFlags, comm
   });
 }
 
-function seatsFlag(
-  name: 'accountSeatsMax' | 'instrumentSeatsMax',
-  flag: string,
+function countedFlag(
+  name: CountedLimit,
   text: string | undefined,
   wrong: (sentence: string) => never,
 ): Partial<EventLimits> {
   if (text === undefined) return {};
   if (text === 'none') return { [name]: null };
-  const seats = Number(text);
-  if (Number.isInteger(seats) && seats >= 1 && seats <= limitBounds.seatsMax) return { [name]: seats };
-  return wrong(`${flag} takes 1 to ${limitBounds.seatsMax}, or "none".`);
+  const most = name.endsWith('PerMinute') ? limitBounds.perMinuteMax : limitBounds.seatsMax;
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= most) return { [name]: value };
+  const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return wrong(`${flag} takes 1 to ${most}, or "none".`);
 }
 
 function cooldownFlags(
@@ -225,11 +234,20 @@ function endCommand(
 
 const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-function limitLines({ accountSeatsMax, instrumentSeatsMax, cooldown }: EventLimits): string[] {
+const limitNames: Record<CountedLimit, string> = {
+  accountSeatsMax: 'Seats per e-mail address',
+  instrumentSeatsMax: 'Seats per card',
+  visitorSeatsMax: 'Seats per browser',
+  addressSeatsMax: 'Seats held or reserved per address, in one partition',
+  joinsPerMinute: 'Joins per address a minute, at one process',
+  claimsPerMinute: 'Claims per browser a minute, at one process',
+};
+
+export function limitLines(limits: EventLimits): string[] {
+  const { cooldown } = limits;
   const seconds = (ms: number) => `${Math.round(ms / 1000)} s`;
   return [
-    `Seats per e-mail address: ${accountSeatsMax ?? 'no limit'}`,
-    `Seats per card: ${instrumentSeatsMax ?? 'no limit'}`,
+    ...countedLimits.map((name) => `${limitNames[name]}: ${limits[name] ?? 'no limit'}`),
     cooldown === null
       ? 'Cooldown: none'
       : `Cooldown: from ${cooldown.afterUnpaid === 1 ? 'the first unpaid hold' : `${cooldown.afterUnpaid} unpaid holds in a row`} on, ${seconds(cooldown.firstMs)} doubling to ${seconds(cooldown.maxMs)}; forgotten after ${seconds(cooldown.forgetMs)}`,

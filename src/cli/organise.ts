@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { counted } from '../core/counted.ts';
+import { limitsOf } from '../core/limits.ts';
 import { decimalOf, isSellable } from '../core/money.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
@@ -17,6 +18,7 @@ import { prepareReplan, type ReplanDeps, replanEvent } from '../sales/replan.ts'
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { registerBlockCommands } from './blocks.ts';
 import { registerCodeCommands } from './codes.ts';
+import { limitLines } from './limits.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
 import { type PriceFlags, priceHelp, priceListText, readPrices } from './prices.ts';
 
@@ -257,7 +259,14 @@ async function createCommand(context: CliContext, flags: CreateFlags): Promise<v
           `These categories have no --price: ${outcome.categories.join(', ')}. Nothing was created.`,
         );
       else if (flags.json) context.print(JSON.stringify(outcome.event));
-      else context.print(`Created ${outcome.event.event} (draft).\n${priceListText(outcome.event)}`);
+      else {
+        const { event } = outcome;
+        const limits = [
+          'Limits ("onsale limits set" changes them):',
+          ...limitLines(limitsOf(event.settings)),
+        ];
+        context.print([`Created ${event.event} (draft).`, priceListText(event), ...limits].join('\n'));
+      }
     });
   }
 }

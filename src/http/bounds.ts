@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Holder, Visitor } from '../core/hold.ts';
+import { addressSeatsNow } from '../core/limits.ts';
 import type { AddressQuota } from '../inventory/arbiter.ts';
-import { addressSeatsNow } from '../sales/limits.ts';
 import type { EventRecord } from '../sales/record.ts';
 import type { HttpDeps } from './deps.ts';
 import { type ProblemCode, problem } from './errors.ts';
@@ -13,7 +13,9 @@ export type Bounds = ReturnType<typeof createBounds>;
  * What one browser or one address range may ask for, where the event bounds it (docs/operating/limits.md). Rates are counted in
  * this process's memory; the quota of an address range is decided by the arbiter.
  */
-export function createBounds(deps: Pick<HttpDeps, 'clock' | 'clients' | 'credentials' | 'cooldowns' | 'isExcepted'>) {
+export function createBounds(
+  deps: Pick<HttpDeps, 'clock' | 'clients' | 'credentials' | 'cooldowns' | 'isExcepted'>,
+) {
   const { clock, clients, credentials, cooldowns, isExcepted } = deps;
   const pace = createPace({ clock });
 

@@ -9,8 +9,8 @@ import { holdAnswer, iso, linesOf, seatInfos } from './answers.ts';
 import type { HoldAnswer } from './api-types.ts';
 import { claimPatienceMs, createArbiterTime } from './arbiter-time.ts';
 import { allBut, createBestSeats, type Found } from './best-seats.ts';
-import { eventOf } from './buyer-queue.ts';
 import { createBounds } from './bounds.ts';
+import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
 import { createHoldClaims, underEpoch } from './hold-claims.ts';
@@ -138,7 +138,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       switch (outcome.kind) {
         case 'granted':
           best.granted(event, outcome.hold.seats);
-          if (cooldown && !outcome.repeated) deps.cooldowns?.granted(outcome.hold, replaces, address?.id ?? null);
+          if (cooldown && !outcome.repeated)
+            deps.cooldowns?.granted(outcome.hold, replaces, address?.id ?? null);
           return reply
             .code(outcome.repeated ? 200 : 201)
             .send(await answer(event, outcome.hold, { found, kinds: wish.kinds }));

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { countedLimits, type EventLimits } from '../core/limits.ts';
 import { amountMax, isSellable } from '../core/money.ts';
 import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
@@ -7,7 +8,7 @@ import { type EventRecord, eventSettingsDefault } from '../sales/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
-import { CooldownBody, checkedCooldown, SeatsMax } from './organiser-limits.ts';
+import { checkedCooldown, limitSchemas } from './organiser-limits.ts';
 import { timeOf } from './request-checks.ts';
 import { oneLine } from './schemas.ts';
 
@@ -66,14 +67,12 @@ export const CreateEventBody = Type.Object({
   saleEndsAt: Type.Optional(nullable(Instant)),
   holdMinutes: Type.Optional(Type.Number({ minimum: 1, maximum: 15 })),
   holdSeatsMax: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
-  accountSeatsMax: Type.Optional(nullable(SeatsMax)),
-  instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
+  ...Type.Partial(Type.Object(limitSchemas)).properties,
   accountFirst: Type.Optional(
     Type.Boolean({
       description: 'Seats are held by account, which your platform names by a token (ONSALE_ACCOUNT_SECRET).',
     }),
   ),
-  cooldown: Type.Optional(nullable(CooldownBody)),
   queueShards: Type.Optional(
     Type.Integer({
       minimum: 1,
@@ -150,10 +149,8 @@ export async function createEvent(
       ...(presaleAt === null ? {} : { presaleAt }),
       holdTtlMs: Math.round((body.holdMinutes ?? 10) * 60_000),
       ...(body.holdSeatsMax === undefined ? {} : { holdSeatsMax: body.holdSeatsMax }),
-      ...(body.accountSeatsMax === undefined ? {} : { accountSeatsMax: body.accountSeatsMax }),
-      ...(body.instrumentSeatsMax === undefined ? {} : { instrumentSeatsMax: body.instrumentSeatsMax }),
+      ...limitsIn(body),
       ...(body.accountFirst ? { accountFirst: true } : {}),
-      ...(body.cooldown === undefined ? {} : { cooldown: checkedCooldown(body.cooldown) }),
       ...(body.queueShards === undefined ? {} : { queueShards: body.queueShards }),
       ...(body.partitions === undefined ? {} : { partitions: body.partitions }),
     },
@@ -166,6 +163,14 @@ export async function createEvent(
     throw problem('invalid_field', { field: `/partitions${outcome.place}`, detail: outcome.sentence });
   }
   return outcome.event;
+}
+
+/** The limits that the organiser named; the others start as `newEventLimits` says. */
+function limitsIn(body: Partial<EventLimits>): Partial<EventLimits> {
+  const { cooldown } = body;
+  const limits: Partial<EventLimits> = cooldown === undefined ? {} : { cooldown: checkedCooldown(cooldown) };
+  for (const name of countedLimits) if (body[name] !== undefined) limits[name] = body[name];
+  return limits;
 }
 
 /** Names the first of them in its sentence, all of them in `categories`. */

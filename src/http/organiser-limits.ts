@@ -1,6 +1,14 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import {
+  type CooldownRule,
+  cooldownFault,
+  type EventLimits,
+  limitBounds,
+  limitsOf,
+  newEventLimits,
+} from '../core/limits.ts';
 import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
 import { listCooldowns } from '../sales/cooldowns.ts';
 import { isEventTime } from '../sales/events.ts';
@@ -9,10 +17,7 @@ import {
   type AllowedBuyer,
   allowBuyer,
   changeLimits,
-  cooldownFault,
   endAllowance,
-  limitBounds,
-  limitsOf,
   listAllowances,
 } from '../sales/limits.ts';
 import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
@@ -23,7 +28,7 @@ import {
   settledFindings,
   settleFinding,
 } from '../sales/reconcile-findings.ts';
-import type { CooldownRule, EventRecord } from '../sales/record.ts';
+import type { EventRecord } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { oneLine, uuidPattern } from './schemas.ts';
@@ -33,7 +38,10 @@ const { afterUnpaid, cooldownMs, forgetMs, reasonLengthMax } = limitBounds;
 const between = ({ min, max }: { min: number; max: number }, description: string) =>
   Type.Integer({ minimum: min, maximum: max, description });
 
-export const SeatsMax = Type.Integer({ minimum: 1, maximum: limitBounds.seatsMax });
+const seats = (description: string) =>
+  Type.Integer({ minimum: 1, maximum: limitBounds.seatsMax, description });
+const perMinute = (description: string) =>
+  Type.Integer({ minimum: 1, maximum: limitBounds.perMinuteMax, description });
 export const CooldownBody = Type.Object(
   {
     afterUnpaid: between(afterUnpaid, 'Holds that end unpaid one after the other before the first cooldown.'),
@@ -44,6 +52,23 @@ export const CooldownBody = Type.Object(
   { additionalProperties: false },
 );
 
+/** All limits of an event, null for none. `docs/operating/limits.md` says what each counts and where it is decided. */
+export const limitSchemas = {
+  accountSeatsMax: nullable(seats('Seats bought with one e-mail address.')),
+  instrumentSeatsMax: nullable(seats('Seats bought with one card.')),
+  visitorSeatsMax: nullable(
+    seats('Seats bought, or reserved and unpaid, by one browser, in all partitions.'),
+  ),
+  addressSeatsMax: nullable(
+    seats('Seats held, or reserved and unpaid, from one address (IPv6: /64) in one partition.'),
+  ),
+  joinsPerMinute: nullable(perMinute('Places in the line drawn from one address a minute, at one process.')),
+  claimsPerMinute: nullable(
+    perMinute('Claims, and attempts to pay, by one browser a minute, at one process.'),
+  ),
+  cooldown: nullable(CooldownBody),
+} satisfies Record<keyof EventLimits, Type.TSchema>;
+
 /** The bounds that a schema cannot say. */
 export function checkedCooldown(rule: CooldownRule | null): CooldownRule | null {
   const fault = rule && cooldownFault(rule);
@@ -53,17 +78,11 @@ export function checkedCooldown(rule: CooldownRule | null): CooldownRule | null 
 
 const LimitsBody = Type.Object(
   {
-    replaces: Type.Object(
-      {
-        accountSeatsMax: nullable(SeatsMax),
-        instrumentSeatsMax: nullable(SeatsMax),
-        cooldown: nullable(CooldownBody),
-      },
-      { additionalProperties: false, description: 'The limits as they were looked at.' },
-    ),
-    accountSeatsMax: Type.Optional(nullable(SeatsMax)),
-    instrumentSeatsMax: Type.Optional(nullable(SeatsMax)),
-    cooldown: Type.Optional(nullable(CooldownBody)),
+    replaces: Type.Object(limitSchemas, {
+      additionalProperties: false,
+      description: 'The limits as they were looked at.',
+    }),
+    ...Type.Partial(Type.Object(limitSchemas)).properties,
   },
   { additionalProperties: false },
 );
@@ -137,6 +156,8 @@ export function registerOrganiserLimits(
       return {
         event: event.event,
         limits: limitsOf(event.settings),
+        /** What a new event with this quota starts with. */
+        defaults: newEventLimits(event.settings.holdSeatsMax),
         allowances: allowances.map(allowanceView),
         coolingCount: cooling.count,
         cooling: cooling.cooldowns.map((one) => ({ ...one, until: iso(one.until) })),

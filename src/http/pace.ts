@@ -13,7 +13,13 @@ const keysMax = 50_000;
 const minuteMs = 60_000;
 
 /** Token buckets in the memory of this process: several processes allow that many turns each. */
-export function createPace({ clock, limit = keysMax }: { clock: Pick<Clock, 'monotonic'>; limit?: number }): Pace {
+export function createPace({
+  clock,
+  limit = keysMax,
+}: {
+  clock: Pick<Clock, 'monotonic'>;
+  limit?: number;
+}): Pace {
   const buckets = new Map<string, { turns: number; at: number }>();
 
   return {

@@ -73,8 +73,7 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   /** Of the last reading, by Postgres's clock. */
   let readAt: number | null = null;
 
-  const keyOf = (event: EventNo, kind: Kind, subject: string) =>
-    `${event}/${kind}/${subject}`;
+  const keyOf = (event: EventNo, kind: Kind, subject: string) => `${event}/${kind}/${subject}`;
 
   function find(event: EventNo, kind: Kind, subject: string): Cooldown | null {
     const key = keyOf(event, kind, subject);

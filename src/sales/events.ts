@@ -1,9 +1,9 @@
 import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
+import { newEventLimits } from '../core/limits.ts';
 import { type Phase, phases, phasesByHand } from '../core/phase.ts';
 import type { Layout, SeatFacts, SeatNo } from '../core/seat-map.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Db } from './db.ts';
-import { newEventLimits } from './limits.ts';
 import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
 import { findPlan, seatFacts } from './plans.ts';
 import { type EventRecord, type EventSettings, eventSettingsDefault, type PartitionMode } from './record.ts';

@@ -1,4 +1,5 @@
 import type { EventId, EventNo, Hold, Holder, HoldId, OrderId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { CooldownRule } from '../core/limits.ts';
 import type { Attention, EntryAction } from '../core/operator-list.ts';
 import type { OperationState, OrderEnd, OrderState } from '../core/order.ts';
 import type { Phase } from '../core/phase.ts';
@@ -69,16 +70,7 @@ export interface EventSettings {
   partitions?: PartitionSetting[];
 }
 
-/** From the `afterUnpaid`-th unpaid hold in a row on, each brings a cooldown of twice the length before. Milliseconds. */
-export interface CooldownRule {
-  afterUnpaid: number;
-  firstMs: number;
-  maxMs: number;
-  /** After so long without another one they are forgotten. */
-  forgetMs: number;
-}
-
-/** Settings that an event without them has. New events start with limits besides: `newEventLimits` in limits.ts. */
+/** Settings that an event without them has. New events start with limits besides: `newEventLimits` in core/limits.ts. */
 export const eventSettingsDefault: EventSettings = {
   holdTtlMs: 10 * 60_000,
   holdSeatsMax: 6,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { noLimits as free } from '../../src/core/limits.ts';
 import { allowBuyer, changeLimits, endAllowance, listAllowances } from '../../src/sales/limits.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
@@ -46,8 +47,6 @@ async function endsOf(event: number): Promise<Record<string, number>> {
   );
   return Object.fromEntries(rows.map((row) => [row.end, row.count]));
 }
-
-const free = { accountSeatsMax: null, instrumentSeatsMax: null, cooldown: null };
 
 test('P7: a hundred orders of one account are confirmed at once: the limit is bought, the rest is voided', async () => {
   const stage = await stageEvent(database, { seats: 100 });
