@@ -3,6 +3,7 @@ import type { Random } from '../runtime/random.ts';
 import type { HoldEvent } from './basket.ts';
 import { createBuyer } from './buyer.ts';
 import { createHttpClients } from './http-client.ts';
+import { householdsOf } from './loopback.ts';
 import { chance, live } from './person.ts';
 import { type CrowdReport, createTally } from './tally.ts';
 
@@ -47,6 +48,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
     url: options.url,
     clock,
     connectionsMax: options.connectionsMax ?? 100,
+    addresses: await householdsOf(options.url, options.buyers),
     onAnswer: tally.answered,
   });
   const shares = { ...sharesDefault, ...options.shares };
@@ -62,7 +64,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
   const ticker = setProgress(options, tally.report);
   try {
     await Promise.all(
-      Array.from({ length: options.buyers }, async () => {
+      Array.from({ length: options.buyers }, async (_, nth) => {
         await clock.sleep((random.int(10_000) / 10_000) * options.overMs);
         tally.arrived();
         const person = {
@@ -71,6 +73,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
           abandons: chance(random, shares.abandon),
           declines: chance(random, shares.decline),
           quantity: 1 + random.int(4),
+          card: `pm_card_visa_${nth + 1}`,
           thinkMs: thinkMax > 0 ? thinkMin + random.int(thinkMax - thinkMin + 1) : 0,
         };
         try {

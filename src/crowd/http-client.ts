@@ -28,6 +28,8 @@ export interface HttpClientOptions {
   clock: Clock;
   /** Connections to the server, shared by all browsers. */
   connectionsMax?: number;
+  /** Local addresses to connect from: browsers take them in turn. Absent or empty: the system's choice. */
+  addresses?: readonly string[];
   /** A request without an answer by then fails. Milliseconds. */
   timeoutMs?: number;
   onAnswer?: (method: string, route: string, answer: Answer) => void;
@@ -41,13 +43,32 @@ export interface HttpClients {
 export function createHttpClients(options: HttpClientOptions): HttpClients {
   const { clock, timeoutMs = 30_000, onAnswer } = options;
   const base = new URL(options.url);
-  const agent = new http.Agent({ keepAlive: true, maxSockets: options.connectionsMax ?? 100 });
+  const { addresses = [], connectionsMax = 100 } = options;
+  // An agent counts the sockets of each local address apart.
+  const maxSockets = Math.ceil(connectionsMax / Math.max(1, addresses.length));
+  const agent = new http.Agent({ keepAlive: true, maxSockets });
+  let browsers = 0;
 
-  function send(method: string, path: string, headers: http.OutgoingHttpHeaders, body: string | undefined) {
+  function send(
+    localAddress: string | undefined,
+    method: string,
+    path: string,
+    headers: http.OutgoingHttpHeaders,
+    body: string | undefined,
+  ) {
     return new Promise<{ status: number; headers: http.IncomingHttpHeaders; bytes: Buffer }>(
       (resolve, reject) => {
         const request = http.request(
-          { host: base.hostname, port: base.port, method, path, headers, agent, timeout: timeoutMs },
+          {
+            host: base.hostname,
+            port: base.port,
+            method,
+            path,
+            headers,
+            agent,
+            timeout: timeoutMs,
+            ...(localAddress === undefined ? {} : { localAddress, family: 4 }),
+          },
           (response) => {
             const chunks: Buffer[] = [];
             response.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -72,6 +93,8 @@ export function createHttpClients(options: HttpClientOptions): HttpClients {
 
   function browser(): BrowserClient {
     const jar = new Map<string, string>();
+    const address = addresses[browsers % Math.max(1, addresses.length)];
+    browsers += 1;
     const cookies = (): string => [...jar].map(([name, value]) => `${name}=${value}`).join('; ');
     return {
       cookies,
@@ -79,6 +102,7 @@ export function createHttpClients(options: HttpClientOptions): HttpClients {
         const text = body === undefined ? undefined : JSON.stringify(body);
         const started = clock.monotonic();
         const answer = await send(
+          address,
           method,
           path,
           {

@@ -12,6 +12,8 @@ export interface Person {
   abandons: boolean;
   declines: boolean;
   quantity: number;
+  /** A card of the simulator that nobody else has. */
+  card: string;
   /** Milliseconds between the hold and the payment. */
   thinkMs: number;
 }
@@ -55,7 +57,7 @@ async function queue(person: Person, world: World): Promise<{ pass: string } | E
   let joined = await buyer.join();
   while (joined.status !== 200) {
     if (isOver(joined)) return { end: 'sale_over' };
-    if (joined.body.code !== 'not_open' && joined.status !== 503) return unexpected(world, 'join', joined);
+    if (joined.body.code !== 'not_open' && !isNotNow(joined)) return unexpected(world, 'join', joined);
     if (!(await pause(world, joined.body.retryAfterMs ?? 2_000))) return { end: 'gave_up' };
     joined = await buyer.join();
   }
@@ -97,7 +99,7 @@ async function fillBasket(person: Person, world: World, pass: string): Promise<{
     if (held.body.code === 'taken') world.tally.refused();
     else if (held.body.code === 'sold_out') return { end: 'sold_out' };
     else if (isOver(held)) return { end: 'sale_over' };
-    else if (held.body.code === 'pass_expired' || held.status === 503) return { end: 'gave_up' };
+    else if (held.body.code === 'pass_expired' || isNotNow(held)) return { end: 'gave_up' };
     else if (!passing.has(held.body.code ?? '')) return unexpected(world, 'hold', held);
     // Nothing found a few times: watch the status as the page does, and try again while seats may come back.
     if (attempt >= holdTriesMax) {
@@ -118,16 +120,17 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
   if ('end' in ordered) return ordered.end;
   const { order: id } = ordered.order;
   const key = world.random.uuid();
-  const cards = person.declines ? ['pm_card_chargeDeclined', 'pm_card_visa'] : ['pm_card_visa'];
-  let paid = await buyer.pay(id, cards[0]!, key);
+  let paid = await buyer.pay(id, person.declines ? 'pm_card_chargeDeclined' : person.card, key);
+  // Stripe's own test mode has no such card.
+  if (paid.body.decline === 'invalid_instrument') paid = await buyer.pay(id, 'pm_card_visa');
   if (paid.status === 402) {
     if (chance(world.random, 0.5)) {
       await insist(world, () => buyer.closeOrder(id));
       return 'declined';
     }
-    paid = await buyer.pay(id, 'pm_card_visa');
+    paid = await buyer.pay(id, person.card);
   }
-  while (paid.status === 202 || paid.status === 503 || paid.body.code === 'payment_under_way') {
+  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way') {
     if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
     paid = await buyer.refresh(id);
   }
@@ -155,7 +158,7 @@ async function order(
       world.onHold({ kind: 'ordered', hold, order: answer.body.order });
       return { order: answer.body };
     }
-    if (answer.status === 503) {
+    if (isNotNow(answer)) {
       if (world.clock.monotonic() >= world.ends) return { end: 'gave_up' };
       world.tally.retried();
       if (!(await basket.keep(waitAsAsked(world, answer)))) return { end: 'lost_hold' };
@@ -185,10 +188,15 @@ const insistAfterMs = 1_000;
 async function insist<Body>(world: World, call: () => Promise<Answer<Body>>): Promise<Answer<Body>> {
   for (;;) {
     const answer = await call();
-    if (answer.status !== 503) return answer;
+    if (!isNotNow(answer)) return answer;
     world.tally.retried();
     if (!(await pause(world, waitAsAsked(world, answer)))) return answer;
   }
+}
+
+/** Refused for now: asking again later helps. */
+function isNotNow({ status }: Answer): boolean {
+  return status === 503 || status === 429;
 }
 
 /** What the answer asks for, spread as the page spreads it: not everybody comes back in the same instant. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newEventLimits } from '../../src/core/limits.ts';
 import type { Layout } from '../../src/core/seat-map.ts';
 import { runCrowd } from '../../src/crowd/crowd.ts';
 import type { StatusObject } from '../../src/http/api-types.ts';
@@ -19,7 +20,8 @@ test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is to
   // A process of its own, so that the crowd does not slow it down: each has a core.
   const served = await servedEvent(t, {
     seats: seats + wheelchairPlaces,
-    settings: { holdTtlMs: 15_000, holdSeatsMax: 4 },
+    // The limits of any new event: a crowd of households with cards of their own is not stopped by them.
+    settings: { holdTtlMs: 15_000, holdSeatsMax: 4, ...newEventLimits(4) },
   });
   const { server, database, simulator, event, eventNo } = served;
   await server.start();

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
+import { noLimits } from '../../src/core/limits.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
@@ -93,6 +94,8 @@ async function makeEvent(
       onProgress: () => {},
       event: { event, name: 'The Show', currency: 'EUR' },
       ...options,
+      // As in startTestApp: what a test is not about does not limit it.
+      settings: { ...noLimits, ...options.settings },
     });
     const [row] = await db.query<{ event_no: number }>(
       'no',

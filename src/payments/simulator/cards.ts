@@ -8,6 +8,8 @@ export interface TestCard {
   number: string;
   brand: 'visa' | 'mastercard' | 'amex' | 'discover';
   bank: BankBehaviour;
+  /** The number of a variant: a further card of this kind, with a fingerprint of its own. */
+  variant?: number;
   /** Shown in the page's list of cards to choose; absent for those that only programs use. */
   label?: string;
 }
@@ -173,8 +175,21 @@ export const TEST_CARDS: readonly TestCard[] = [
 const byName = new Map(TEST_CARDS.map((card) => [card.name, card]));
 const byNumber = new Map(TEST_CARDS.map((card) => [card.number, card]));
 
+/**
+ * `visa_17` is another card than `visa` and `visa_18`: it has its own fingerprint and behaves the same. For crowds, where one
+ * number for all buyers would be one card to the limits. Stripe has no such names.
+ */
 export function cardByName(name: string): TestCard | undefined {
-  return byName.get(name);
+  const known = byName.get(name);
+  if (known) return known;
+  const [, kind = '', variant] = /^(.+)_([1-9]\d{0,8})$/.exec(name) ?? [];
+  const base = byName.get(kind);
+  return base && { ...base, name, variant: Number(variant) };
+}
+
+/** The name without the number of a variant. */
+export function kindOfCard(name: string): string {
+  return byName.has(name) ? name : name.replace(/_[1-9]\d{0,8}$/, '');
 }
 
 export function cardByNumber(number: string): TestCard | undefined {

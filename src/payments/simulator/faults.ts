@@ -1,5 +1,6 @@
 import type { Clock } from '../../runtime/clock.ts';
 import type { Random } from '../../runtime/random.ts';
+import { kindOfCard } from './cards.ts';
 import { FAULT_KINDS, type Kind, type Manner, type Verdict } from './fault-kinds.ts';
 
 /**
@@ -199,7 +200,11 @@ function matches(match: FaultMatch, subject: FaultSubject): boolean {
   const { route, card, ...exact } = match;
   if (route !== undefined && subject.route !== route && subject.route?.split('.').at(-1) !== route)
     return false;
-  if (card !== undefined && subject.card !== card.replace(/^pm_card_/, '')) return false;
+  if (card !== undefined) {
+    const { card: used = '' } = subject;
+    const wanted = card.replace(/^pm_card_/, '');
+    if (used !== wanted && kindOfCard(used) !== wanted) return false;
+  }
   return Object.entries(exact).every(
     ([name, wanted]) => wanted === undefined || subject[name as keyof FaultSubject] === wanted,
   );

@@ -17,9 +17,12 @@ export function card(name: string): TestCard {
   return found;
 }
 
-/** The same for each use of a card number, as Stripe's is within one account. */
+/** The same for each use of a card, as Stripe's is within one account; variants are cards of their own. */
 export function fingerprint(test: TestCard): string {
-  return createHash('sha256').update(`card:${test.number}`).digest('hex').slice(0, 16);
+  return createHash('sha256')
+    .update(`card:${test.number}${test.variant === undefined ? '' : `:${test.variant}`}`)
+    .digest('hex')
+    .slice(0, 16);
 }
 
 function row<R>(rows: Map<string, R>, id: string): R {
