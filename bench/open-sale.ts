@@ -60,6 +60,9 @@ export async function openSale(
     ONSALE_REDIS_PREFIX: `bench-${path.basename(dataDir).slice(-6).toLowerCase()}`,
     ONSALE_DATA_DIR: dataDir,
     ONSALE_SECRET: secret,
+    // The bench is the proxy in front: each request names a client address of its own, so that the limits of any new event apply
+    // and are paid for.
+    ONSALE_TRUST_PROXY: '1',
     PORT: '0',
   });
   const [row] = await db.query<{ event_no: number }>(
@@ -102,10 +105,17 @@ export async function openSale(
   };
 }
 
+let clients = 0;
+/** A client address that no other request comes from: one of 10.0.0.0/8. */
+function clientHeader(): Record<string, string> {
+  clients += 1;
+  return { 'x-forwarded-for': `10.${(clients >> 16) & 255}.${(clients >> 8) & 255}.${clients & 255}` };
+}
+
 /** A join of a visitor who was not there before. */
 export function joinRequest(sale: Pick<Sale, 'event' | 'credentials'>): Buffer {
   const cookie = `onsale_visitor=${sale.credentials.newVisitorSecret()}`;
-  return postBytes(`/api/events/${sale.event}/queue`, { cookie });
+  return postBytes(`/api/events/${sale.event}/queue`, { cookie, ...clientHeader() });
 }
 
 /** A hold of a visitor of his own, who has a pass without having queued. */
@@ -122,7 +132,11 @@ export function holdRequest(sale: Pick<Sale, 'event' | 'eventNo' | 'credentials'
     issuedAt,
     expiresAt: issuedAt + 15 * 60_000,
   });
-  const headers = { cookie: `onsale_visitor=${cookie}`, 'idempotency-key': systemRandom.uuid() };
+  const headers = {
+    cookie: `onsale_visitor=${cookie}`,
+    'idempotency-key': systemRandom.uuid(),
+    ...clientHeader(),
+  };
   return postBytes(`/api/events/${sale.event}/holds`, headers, {
     pass,
     seats: seats.map((seat) => ({ seat })),

@@ -26,7 +26,7 @@ export interface RequestOptions {
 export interface HttpClientOptions {
   url: string;
   clock: Clock;
-  /** Connections to the server, shared by all browsers. */
+  /** Requests under way at once, of all browsers; as many connections unless there are more addresses. */
   connectionsMax?: number;
   /** Local addresses to connect from: browsers take them in turn. Absent or empty: the system's choice. */
   addresses?: readonly string[];
@@ -48,6 +48,20 @@ export function createHttpClients(options: HttpClientOptions): HttpClients {
   const maxSockets = Math.ceil(connectionsMax / Math.max(1, addresses.length));
   const agent = new http.Agent({ keepAlive: true, maxSockets });
   let browsers = 0;
+  let underWay = 0;
+  const waiting: (() => void)[] = [];
+
+  async function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (underWay >= connectionsMax) await new Promise<void>((resolve) => waiting.push(resolve));
+    else underWay += 1;
+    try {
+      return await work();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else underWay -= 1;
+    }
+  }
 
   function send(
     localAddress: string | undefined,
@@ -101,19 +115,14 @@ export function createHttpClients(options: HttpClientOptions): HttpClients {
       async request<Body>(method: string, path: string, { body, headers = {} }: RequestOptions = {}) {
         const text = body === undefined ? undefined : JSON.stringify(body);
         const started = clock.monotonic();
-        const answer = await send(
-          address,
-          method,
-          path,
-          {
-            ...(jar.size > 0 ? { cookie: cookies() } : {}),
-            ...(text === undefined
-              ? {}
-              : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
-            ...headers,
-          },
-          text,
-        );
+        const all = {
+          ...(jar.size > 0 ? { cookie: cookies() } : {}),
+          ...(text === undefined
+            ? {}
+            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
+          ...headers,
+        };
+        const answer = await inTurn(() => send(address, method, path, all, text));
         for (const cookie of answer.headers['set-cookie'] ?? []) keep(jar, cookie);
         const full: Answer<Body> = {
           status: answer.status,
