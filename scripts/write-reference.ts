@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { errorsReference } from '../src/http/errors.ts';
+import { errorsReference } from '../src/http/errors-page.ts';
 import { configReference } from '../src/runtime/config.ts';
 
 /** Writes the pages of docs/reference that are made from the sources; tests compare them. */

@@ -4,7 +4,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 import type { Problem } from './api-types.ts';
 import { linePattern } from './schemas.ts';
 
-interface Code {
+export interface Code {
   status: number;
   title: string;
   /** What the client or the person can do; the default `detail`. */
@@ -576,37 +576,4 @@ export function createErrorHandler(log: Logger) {
     else if (status === 503) log.warn({ reason: (error as Error).message }, code);
     return sendProblem(reply, code, options);
   };
-}
-
-/** What the `type` of each problem leads to. */
-export function errorsPage(): string {
-  const rows = Object.entries<Code>(problemCodes).map(
-    ([code, { status, title, advice }]) =>
-      `<tr id="${code}"><td><code>${code}</code></td><td>${status}</td><td>${title}</td><td>${advice}</td></tr>`,
-  );
-  return [
-    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Error codes</title><h1>Error codes</h1>',
-    '<table><thead><tr><th>Code</th><th>Status</th><th>Title</th><th>What to do</th></tr></thead>',
-    `<tbody>${rows.join('')}</tbody></table></html>`,
-  ].join('');
-}
-
-/** docs/reference/errors.md; a test compares the file with this. */
-export function errorsReference(): string {
-  const rows = Object.entries<Code>(problemCodes).map(
-    ([code, { status, title, advice }]) =>
-      `| <a id="${code}"></a>\`${code}\` | ${status} | ${title} | ${advice} |`,
-  );
-  return [
-    '# Error codes',
-    '',
-    'Errors are `application/problem+json` (RFC 9457): `type`, `title`, `status`, `code`, `detail`, where a field is at',
-    'fault `field`, where waiting helps `retryAfterMs` and `Retry-After`. `code` is stable; `detail` is a sentence for',
-    'people. Made from the table in `src/http/errors.ts` by `node --import tsx scripts/write-reference.ts`.',
-    '',
-    '| code | status | title | what to do |',
-    '|---|---|---|---|',
-    ...rows,
-    '',
-  ].join('\n');
 }

@@ -20,12 +20,12 @@ import type { HttpDeps } from './deps.ts';
 import {
   answerOf,
   createErrorHandler,
-  errorsPage,
   problem,
   problemCodes,
   problemDocument,
   sendProblem,
 } from './errors.ts';
+import { errorsPage } from './errors-page.ts';
 import { registerOperations } from './operations.ts';
 import { registerPages, securityHeaders } from './pages.ts';
 import { refuseHostileText, refuseOtherSites } from './request-checks.ts';

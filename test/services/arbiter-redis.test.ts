@@ -345,7 +345,7 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     const repeated = (outcomes[2] as PromiseFulfilledResult<HoldOutcome>).value;
     assert.equal(repeated.kind === 'granted' && repeated.repeated, true);
     assert.deepEqual(
-      calls.map((call) => [call.name, (call.args - 1) / 7]),
+      calls.map((call) => [call.name, (call.args - 2) / 7]),
       [
         ['arbiter_hold', 9],
         ['arbiter_hold', 1],
@@ -366,7 +366,7 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
       times(300, (i) => i),
     );
     assert.deepEqual(
-      calls.map((call) => (call.args - 1) / 7),
+      calls.map((call) => (call.args - 2) / 7),
       [64, 64, 64, 64, 44],
     );
     calls.length = 0;
