@@ -131,6 +131,32 @@ CREATE FUNCTION public.address_lock_key(p_event integer, p_partition smallint, p
     AS $$ SELECT hashtextextended(format('a/%s/%s/%s', p_event, p_partition, p_address), 0) $$;
 
 --
+-- Name: address_paid(integer, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.address_paid(p_event integer, p_address text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  UPDATE cooldowns SET unpaid = unpaid / 2, until = CASE WHEN unpaid > 1 THEN until END, changed_at = clock_timestamp()
+  WHERE event_no = p_event AND kind = 'address' AND subject = p_address
+$$;
+
+--
+-- Name: address_unpaid(integer, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.address_unpaid(p_event integer, p_address text, p_rule jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, last_at, until, changed_at)
+  SELECT p_event, 'address', p_address, 1, at, at + (p_rule ->> 'forgetMs')::float8 * interval '1 millisecond', at
+  FROM clock_timestamp() at WHERE p_address IS NOT NULL
+  ON CONFLICT (event_no, kind, subject) DO UPDATE
+    SET unpaid = CASE WHEN c.until > excluded.last_at THEN c.unpaid + 1 ELSE 1 END,
+        last_at = excluded.last_at, until = excluded.until, changed_at = excluded.changed_at
+$$;
+
+--
 -- Name: address_used(integer, smallint, bigint, text, uuid); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1544,6 +1570,7 @@ BEGIN
     DELETE FROM hold_ends WHERE event_no = e.event_no AND hold_id = e.hold_id;
     IF e.state IN ('confirmed','paid') THEN
       PERFORM cooldown_forgive(e.event_no, e.account, e.visitor);
+      PERFORM address_paid(e.event_no, e.address);
     ELSIF jsonb_typeof(e.rule) = 'object'
       AND (e.state IS NULL OR (e.state = 'closed' AND e.reason IN ('closed_by_buyer','not_paid_in_time')))
       AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
@@ -1551,6 +1578,7 @@ BEGIN
       -- By one name: an exception for it is one for the whole wait.
       IF e.account IS NULL THEN PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
       ELSE PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
+      PERFORM address_unpaid(e.event_no, e.address, e.rule);
     END IF;
   END LOOP;
   DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());
@@ -1945,8 +1973,8 @@ $$;
 CREATE FUNCTION public.event_limits(p_settings jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE
     AS $$
-  SELECT jsonb_build_object('accountSeatsMax', p_settings -> 'accountSeatsMax',
-    'instrumentSeatsMax', p_settings -> 'instrumentSeatsMax', 'cooldown', p_settings -> 'cooldown')
+  SELECT jsonb_object_agg(name, coalesce(p_settings -> name, 'null'))
+  FROM unnest('{accountSeatsMax,instrumentSeatsMax,visitorSeatsMax,addressSeatsMax,joinsPerMinute,claimsPerMinute,cooldown}'::text[]) name
 $$;
 
 --
@@ -2428,15 +2456,16 @@ CREATE FUNCTION public.hold_due(p_state text, p_deadline timestamp with time zon
 $$;
 
 --
--- Name: hold_ends_note(integer[], uuid[], text[], text[], timestamp with time zone[], timestamp with time zone[], integer[], uuid[], text[]); Type: FUNCTION; Schema: public; Owner: -
+-- Name: hold_ends_note(integer[], uuid[], text[], text[], timestamp with time zone[], timestamp with time zone[], integer[], uuid[], text[], text[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.hold_ends_note(p_events integer[], p_holds uuid[], p_visitors text[], p_accounts text[], p_granted timestamp with time zone[], p_ends timestamp with time zone[], p_over_events integer[], p_over_holds uuid[], p_over_how text[]) RETURNS void
+CREATE FUNCTION public.hold_ends_note(p_events integer[], p_holds uuid[], p_visitors text[], p_accounts text[], p_granted timestamp with time zone[], p_ends timestamp with time zone[], p_over_events integer[], p_over_holds uuid[], p_over_how text[], p_addresses text[] DEFAULT NULL::text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 BEGIN
-  INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
-  SELECT * FROM unnest(p_events, p_holds, p_visitors, p_accounts, p_granted, p_ends) n (event, hold, visitor, account, granted, ends)
+  INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at, address)
+  SELECT * FROM unnest(p_events, p_holds, p_visitors, p_accounts, p_granted, p_ends, p_addresses)
+    n (event, hold, visitor, account, granted, ends, address)
   ORDER BY n.hold
   ON CONFLICT DO NOTHING;
   DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
@@ -3607,6 +3636,42 @@ BEGIN
 END $$;
 
 --
+-- Name: order_bounds_reached(integer, uuid, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_bounds_reached(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_seats integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_max integer := order_event_limit(p_event, 'visitorSeatsMax');
+  v_used integer;
+  v_open uuid;
+BEGIN
+  IF v_max IS NOT NULL THEN
+    SELECT count(*), (array_agg(o.order_id) FILTER (WHERE o.is_open))[1] INTO v_used, v_open
+    FROM (SELECT order_id, true AS is_open FROM orders
+          WHERE event_no = p_event AND visitor = p_visitor AND state IN ('reserved','authorised') AND hold_id <> p_hold
+          UNION ALL
+          SELECT order_id, false FROM orders WHERE event_no = p_event AND visitor = p_visitor AND state IN ('confirmed','paid') AND hold_id <> p_hold) o,
+      LATERAL (SELECT FROM tickets t WHERE t.event_no = p_event AND t.order_id = o.order_id AND t.status <> 'cancelled') t;
+    IF v_used + p_seats > v_max AND NOT limit_is_lifted(p_event, p_holder, p_visitor) THEN
+      -- Paying or closing that order is what the buyer can do.
+      IF v_open IS NOT NULL THEN RETURN jsonb_build_object('kind', 'open_order', 'order', v_open); END IF;
+      RETURN jsonb_build_object('kind', 'limit', 'limit', 'visitor', 'max', v_max, 'used', v_used);
+    END IF;
+  END IF;
+  IF p_holder <> p_visitor THEN
+    v_max := coalesce(order_event_limit(p_event, 'holdSeatsMax'), 6);
+    SELECT coalesce(sum(cardinality(seats)), 0) INTO v_used FROM orders
+    WHERE event_no = p_event AND account = p_holder AND state IN ('reserved','authorised') AND hold_id <> p_hold;
+    IF v_used + p_seats > v_max THEN
+      RETURN jsonb_build_object('kind', 'limit', 'limit', 'holder', 'max', v_max, 'used', v_used);
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+
+--
 -- Name: order_capture_window(uuid, interval); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -3924,15 +3989,34 @@ CREATE FUNCTION public.order_over_limit(p_event integer, p_kind text, p_subject 
 $$;
 
 --
+-- Name: order_pay_until(integer, uuid, text, text, timestamp with time zone, timestamp with time zone); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_pay_until(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_deadline timestamp with time zone, p_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event);
+  v_since timestamptz;
+BEGIN
+  IF jsonb_typeof(v_rule) IS DISTINCT FROM 'object' THEN RETURN p_at + interval '10 minutes'; END IF;
+  v_since := p_at - (v_rule ->> 'forgetMs')::float8 * interval '1 millisecond';
+  IF NOT EXISTS (
+    SELECT 1 FROM (VALUES ('visitor', p_visitor, 1), ('account', p_holder, 1),
+                          ('address', (SELECT address FROM hold_ends WHERE hold_id = p_hold AND event_no = p_event), 6)
+                  ) k (kind, subject, least)
+      JOIN cooldowns c ON c.event_no = p_event AND c.kind = k.kind AND c.subject = k.subject
+    WHERE c.unpaid >= k.least AND c.last_at > v_since)
+  THEN RETURN p_at + interval '10 minutes'; END IF;
+  RETURN least(p_at + interval '10 minutes', greatest(p_deadline, p_at + interval '5 minutes'));
+END $$;
+
+--
 -- Name: order_reserve(uuid, uuid, integer, smallint, bigint, timestamp with time zone, text, text, text, jsonb, jsonb, bigint, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
 CREATE FUNCTION public.order_reserve(p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamp with time zone, p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_phase text;
@@ -3946,6 +4030,7 @@ DECLARE
   v_deadline timestamptz := p_deadline;
   v_free integer;
   v_decided jsonb;
+  v_limit jsonb;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
@@ -3965,7 +4050,7 @@ BEGIN
   INTO v_seats, v_amount FROM jsonb_array_elements(p_lines) line;
 
   v_max := order_event_limit(p_event, 'accountSeatsMax');
-  IF v_max IS NOT NULL THEN
+  IF v_max IS NOT NULL OR p_holder <> p_visitor THEN
     PERFORM order_lock_limits(p_event, p_account, NULL);
     SELECT coalesce(sum(cardinality(seats)), 0)
            + coalesce((SELECT seats FROM limit_counts WHERE event_no = p_event AND kind = 'account' AND subject = p_account), 0)
@@ -3990,11 +4075,13 @@ BEGIN
   IF v_max IS NOT NULL AND v_used + cardinality(v_seats) > v_max AND NOT limit_is_lifted(p_event, p_account, p_visitor) THEN
     RETURN jsonb_build_object('kind', 'limit', 'limit', 'account', 'max', v_max, 'used', v_used);
   END IF;
+  v_limit := order_bounds_reached(p_event, p_hold, p_visitor, p_holder, cardinality(v_seats));
+  IF v_limit IS NOT NULL THEN RETURN v_limit; END IF;
 
   INSERT INTO orders (order_id, event_no, partition, hold_id, visitor, holder, account, buyer, seats, lines, order_fee,
                       amount, currency, state, payment_deadline, created_at)
   SELECT p_order, p_event, p_partition, p_hold, p_visitor, p_holder, p_account, p_buyer, v_seats, p_lines, p_order_fee,
-         v_amount, p_currency, 'reserved', at + interval '10 minutes', at
+         v_amount, p_currency, 'reserved', order_pay_until(p_event, p_hold, p_visitor, p_holder, v_deadline, at), at
   FROM date_trunc('milliseconds', clock_timestamp()) at
   ON CONFLICT DO NOTHING RETURNING * INTO v_order;
   IF v_order.order_id IS NULL THEN
@@ -5954,7 +6041,7 @@ CREATE TABLE public.cooldowns (
     last_at timestamp with time zone NOT NULL,
     until timestamp with time zone,
     changed_at timestamp with time zone NOT NULL,
-    CONSTRAINT cooldowns_kind_check CHECK ((kind = ANY (ARRAY['visitor'::text, 'account'::text])))
+    CONSTRAINT cooldowns_kind_check CHECK ((kind = ANY (ARRAY['visitor'::text, 'account'::text, 'address'::text])))
 );
 
 --
@@ -6083,7 +6170,8 @@ CREATE UNLOGGED TABLE public.hold_ends (
     visitor text NOT NULL,
     account text,
     granted_at timestamp with time zone NOT NULL,
-    ends_at timestamp with time zone NOT NULL
+    ends_at timestamp with time zone NOT NULL,
+    address text
 );
 
 --
@@ -7248,6 +7336,12 @@ CREATE INDEX order_history_order ON public.order_history USING btree (order_id, 
 --
 
 CREATE INDEX orders_access_code ON public.orders USING btree (access_code) WHERE (access_code IS NOT NULL);
+
+--
+-- Name: orders_bought_visitor; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX orders_bought_visitor ON public.orders USING btree (event_no, visitor) WHERE (state = ANY (ARRAY['confirmed'::text, 'paid'::text]));
 
 --
 -- Name: orders_deadline; Type: INDEX; Schema: public; Owner: -
