@@ -108,8 +108,8 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   const quick = holdOf(stage, 'noted', [2]);
   const swapped = { ...holdOf(stage, 'noted', [3]), grantedAt: Date.now() - 120_000 };
   const late = { ...holdOf(stage, 'noted', [4]), grantedAt: Date.now() - 120_000 };
-  for (const hold of [held, quick, late]) book.granted(hold, null);
-  book.granted(swapped, held.hold);
+  for (const hold of [held, quick, late]) book.granted(hold, null, 'home');
+  book.granted(swapped, held.hold, 'home');
   book.released(event, quick.hold);
   book.released(event, late.hold);
   await loops.stop();

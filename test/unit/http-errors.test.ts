@@ -62,5 +62,5 @@ test('a problem document never tells what the exception said', () => {
 test('every phase that refuses has an answer of its own', () => {
   for (const phase of phases) assert.ok(problemOfPhase(phase, null).code in problemCodes, phase);
   assert.equal(problemOfPhase('scheduled', 0).options.extra?.opensAt, '1970-01-01T00:00:00.000Z');
-  assert.equal(problemOfHold({ kind: 'not_open', phase: 'sold_out' }, null).code, 'sold_out');
+  assert.equal(problemOfHold({ kind: 'not_open', phase: 'sold_out' }, null, 'visitor').code, 'sold_out');
 });
