@@ -13,8 +13,7 @@ CREATE FUNCTION address_lock_key(p_event integer, p_partition smallint, p_addres
 CREATE FUNCTION address_used(p_event integer, p_partition smallint, p_epoch bigint, p_address text, p_replaces uuid)
 RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_now timestamptz := arbiter_now();
-  v_used integer;
+  v_now timestamptz := arbiter_now(); v_used integer;
 BEGIN
   SELECT coalesce(sum(cardinality(h.seats)), 0) INTO v_used FROM holds h
    WHERE h.event_no = p_event AND h.partition = p_partition AND h.address = p_address AND h.state IN ('live','ordered')
@@ -29,15 +28,8 @@ CREATE FUNCTION arbiter_hold(p_event integer, p_partition smallint, p_epoch bigi
   p_holder text, p_request text, p_seats integer[], p_size integer, p_named boolean, p_units integer[], p_ttl_ms integer,
   p_seats_max integer, p_replaces uuid, p_not_after timestamptz, p_address text DEFAULT NULL, p_address_max integer DEFAULT NULL) RETURNS arbiter_answer LANGUAGE plpgsql AS $$
 DECLARE
-  answer arbiter_answer;
-  phase text;
-  v_taken integer[];
-  v_used integer;
-  v_seats integer[];
-  v_rows integer;
-  v_now timestamptz;
-  own holds;
-  made holds;
+  answer arbiter_answer; phase text; v_taken integer[]; v_used integer; v_seats integer[]; v_rows integer;
+  v_now timestamptz; own holds; made holds;
 BEGIN
   answer := arbiter_gate(p_event, p_partition, p_epoch);
   IF answer.kind IS NOT NULL THEN RETURN answer; END IF;
@@ -308,9 +300,7 @@ BEGIN
       FROM unnest(v_losers) AS l(i) WHERE v_rows = cardinality(v_claims);
 END $$;
 
-ALTER FUNCTION arbiter_hold_many SET plan_cache_mode = force_generic_plan;
-ALTER FUNCTION arbiter_hold_many SET enable_seqscan = off;
-ALTER FUNCTION arbiter_hold_many SET enable_bitmapscan = off;
+ALTER FUNCTION arbiter_hold_many SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off;
 
 -- A partition's holds with their address ranges: a store that is filled goes on counting them.
 CREATE OR REPLACE FUNCTION partition_holds(p_event integer, p_partition smallint, p_mark bigint DEFAULT NULL)
@@ -393,8 +383,7 @@ END $$;
 -- As in 0014, for address ranges too.
 CREATE OR REPLACE FUNCTION cooldown_judge(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-  e record;
-  v_count integer := 0;
+  e record; v_count integer := 0;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
   FOR e IN
@@ -445,9 +434,7 @@ CREATE INDEX orders_bought_visitor ON orders (event_no, visitor) WHERE state IN 
 CREATE FUNCTION order_bounds_reached(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_seats integer)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  v_max integer := order_event_limit(p_event, 'visitorSeatsMax');
-  v_used integer;
-  v_open uuid;
+  v_max integer := order_event_limit(p_event, 'visitorSeatsMax'); v_used integer; v_open uuid;
 BEGIN
   IF v_max IS NOT NULL THEN
     SELECT count(*), (array_agg(o.order_id) FILTER (WHERE o.is_open))[1] INTO v_used, v_open
@@ -479,8 +466,7 @@ END $$;
 CREATE FUNCTION order_pay_until(p_event integer, p_hold uuid, p_visitor text, p_holder text, p_deadline timestamptz,
   p_at timestamptz) RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
-  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event);
-  v_since timestamptz;
+  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event); v_since timestamptz;
 BEGIN
   IF jsonb_typeof(v_rule) IS DISTINCT FROM 'object' THEN RETURN p_at + interval '10 minutes'; END IF;
   v_since := p_at - (v_rule ->> 'forgetMs')::float8 * interval '1 millisecond';
@@ -500,18 +486,8 @@ CREATE OR REPLACE FUNCTION order_reserve(
   p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  v_phase text;
-  v_mode event_partitions;
-  v_hold holds;
-  v_order orders;
-  v_seats integer[];
-  v_amount bigint;
-  v_used integer;
-  v_max integer;
-  v_deadline timestamptz := p_deadline;
-  v_free integer;
-  v_decided jsonb;
-  v_limit jsonb;
+  v_phase text; v_mode event_partitions; v_hold holds; v_order orders; v_seats integer[]; v_amount bigint;
+  v_used integer; v_max integer; v_deadline timestamptz := p_deadline; v_free integer; v_decided jsonb; v_limit jsonb;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
