@@ -164,8 +164,7 @@ CREATE FUNCTION public.address_used(p_event integer, p_partition smallint, p_epo
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_now timestamptz := arbiter_now();
-  v_used integer;
+  v_now timestamptz := arbiter_now(); v_used integer;
 BEGIN
   SELECT coalesce(sum(cardinality(h.seats)), 0) INTO v_used FROM holds h
    WHERE h.event_no = p_event AND h.partition = p_partition AND h.address = p_address AND h.state IN ('live','ordered')
@@ -436,15 +435,8 @@ CREATE FUNCTION public.arbiter_hold(p_event integer, p_partition smallint, p_epo
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  answer arbiter_answer;
-  phase text;
-  v_taken integer[];
-  v_used integer;
-  v_seats integer[];
-  v_rows integer;
-  v_now timestamptz;
-  own holds;
-  made holds;
+  answer arbiter_answer; phase text; v_taken integer[]; v_used integer; v_seats integer[]; v_rows integer;
+  v_now timestamptz; own holds; made holds;
 BEGIN
   answer := arbiter_gate(p_event, p_partition, p_epoch);
   IF answer.kind IS NOT NULL THEN RETURN answer; END IF;
@@ -1549,8 +1541,7 @@ CREATE FUNCTION public.cooldown_judge(p_limit integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  e record;
-  v_count integer := 0;
+  e record; v_count integer := 0;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
   FOR e IN
@@ -3643,9 +3634,7 @@ CREATE FUNCTION public.order_bounds_reached(p_event integer, p_hold uuid, p_visi
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_max integer := order_event_limit(p_event, 'visitorSeatsMax');
-  v_used integer;
-  v_open uuid;
+  v_max integer := order_event_limit(p_event, 'visitorSeatsMax'); v_used integer; v_open uuid;
 BEGIN
   IF v_max IS NOT NULL THEN
     SELECT count(*), (array_agg(o.order_id) FILTER (WHERE o.is_open))[1] INTO v_used, v_open
@@ -3996,8 +3985,7 @@ CREATE FUNCTION public.order_pay_until(p_event integer, p_hold uuid, p_visitor t
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event);
-  v_since timestamptz;
+  v_rule jsonb := (SELECT settings -> 'cooldown' FROM events WHERE event_no = p_event); v_since timestamptz;
 BEGIN
   IF jsonb_typeof(v_rule) IS DISTINCT FROM 'object' THEN RETURN p_at + interval '10 minutes'; END IF;
   v_since := p_at - (v_rule ->> 'forgetMs')::float8 * interval '1 millisecond';
@@ -4019,18 +4007,8 @@ CREATE FUNCTION public.order_reserve(p_order uuid, p_hold uuid, p_event integer,
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_phase text;
-  v_mode event_partitions;
-  v_hold holds;
-  v_order orders;
-  v_seats integer[];
-  v_amount bigint;
-  v_used integer;
-  v_max integer;
-  v_deadline timestamptz := p_deadline;
-  v_free integer;
-  v_decided jsonb;
-  v_limit jsonb;
+  v_phase text; v_mode event_partitions; v_hold holds; v_order orders; v_seats integer[]; v_amount bigint;
+  v_used integer; v_max integer; v_deadline timestamptz := p_deadline; v_free integer; v_decided jsonb; v_limit jsonb;
 BEGIN
   PERFORM event_lock_shared(p_event);
   SELECT * INTO v_order FROM orders WHERE hold_id = p_hold OR order_id = p_order;
