@@ -2573,6 +2573,18 @@ BEGIN
 END $$;
 
 --
+-- Name: job_worker_end(text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.job_worker_end(p_worker text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  DELETE FROM job_workers WHERE worker = p_worker;
+  PERFORM graphile_worker.force_unlock_workers(ARRAY[p_worker]);
+END $$;
+
+--
 -- Name: job_worker_keep(text, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -4594,6 +4606,23 @@ BEGIN
 END $$;
 
 --
+-- Name: process_report(text, text[], bigint, jsonb, bigint); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.process_report(p_process text, p_roles text[], p_up_ms bigint, p_parts jsonb, p_kept_ms bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  INSERT INTO process_health (process, roles, started_at, reported_at, parts)
+  VALUES (p_process, p_roles, v_now - p_up_ms * interval '1 millisecond', v_now, p_parts)
+  ON CONFLICT (process) DO UPDATE SET reported_at = excluded.reported_at, parts = excluded.parts;
+  DELETE FROM process_health WHERE reported_at < v_now - p_kept_ms * interval '1 millisecond';
+  RETURN v_now;
+END $$;
+
+--
 -- Name: provider_events_claim(text, integer, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -6451,6 +6480,18 @@ CREATE TABLE public.plans (
 );
 
 --
+-- Name: process_health; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.process_health (
+    process text NOT NULL,
+    roles text[] NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    reported_at timestamp with time zone NOT NULL,
+    parts jsonb NOT NULL
+);
+
+--
 -- Name: published; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -6980,6 +7021,13 @@ ALTER TABLE ONLY public.plans
 
 ALTER TABLE ONLY public.plans
     ADD CONSTRAINT plans_pkey PRIMARY KEY (plan_id);
+
+--
+-- Name: process_health process_health_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.process_health
+    ADD CONSTRAINT process_health_pkey PRIMARY KEY (process);
 
 --
 -- Name: provider_events provider_events_pkey; Type: CONSTRAINT; Schema: public; Owner: -

@@ -1,11 +1,7 @@
 import type { Runtime } from './app.ts';
-import type { OrderId } from './core/hold.ts';
 import { createDocumentThread } from './fulfilment/document-thread.ts';
 import { type IssuedOrderParts, readIssuedOrder } from './fulfilment/issued-order.ts';
-import { createJobQueue } from './fulfilment/job-queue.ts';
-import { createSmtpTransport, type MailTransport } from './fulfilment/mail-transport.ts';
-import { createMailboxTransport } from './fulfilment/mailbox.ts';
-import { createTasks } from './fulfilment/tasks.ts';
+import { type JobChild, type JobWorkerSetup, startJobChild } from './fulfilment/job-child.ts';
 import type { DocumentSize, TicketDocuments } from './fulfilment/ticket-document.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Config } from './runtime/config.ts';
@@ -34,35 +30,31 @@ export function openDocuments(
   };
 }
 
-/** What the worker role runs besides the reconciler: the job queue with all that follows a step of an order. */
+/** What the worker role runs besides the reconciler: mails and whatever else follows a step of an order, in a process of its own. */
 export function startFulfilment(
   config: Config,
-  parts: Runtime &
-    IssuedOrderParts & {
-      db: Db;
-      databaseUrl: string;
-      documents: Documents;
-      orderSecretOf(order: OrderId): string;
-      /** The address that buyers see. */
-      publicUrl: string;
-      shutdown: Shutdown;
-      loops: Loops;
-    },
-): void {
-  const { db, databaseUrl, documents, shutdown, clock, log } = parts;
-  const transport = openMailTransport(config, db);
-  shutdown.add('mail', () => transport.close());
-  const { from } = config.mail;
-  const { timeZone } = config;
-  const ticketDocument: Parameters<typeof createTasks>[0]['ticketDocument'] = (issued) =>
-    documents.render(issued, 'a4');
-  const tasks = createTasks({ ...parts, transport, from, timeZone, ticketDocument });
-  const queue = createJobQueue({ databaseUrl, db, tasks, clock, log });
-  shutdown.add('job queue', () => queue.stop());
-  queue.start(parts.loops);
-}
-
-function openMailTransport(config: Config, db: Db): MailTransport {
-  const { smtpUrl } = config.mail;
-  return smtpUrl === undefined ? createMailboxTransport({ db }) : createSmtpTransport({ url: smtpUrl });
+  parts: Runtime & {
+    db: Db;
+    databaseUrl: string;
+    signingSecret: Uint8Array;
+    /** The address that buyers see. */
+    publicUrl: string;
+    shutdown: Shutdown;
+    loops: Loops;
+  },
+): JobChild {
+  const { databaseUrl, signingSecret, publicUrl, shutdown, log } = parts;
+  const { dataDir, timeZone, mail } = config;
+  const setup: JobWorkerSetup = {
+    databaseUrl,
+    dataDir,
+    signingSecret: Buffer.from(signingSecret).toString(),
+    publicUrl,
+    timeZone,
+    mail: { smtpUrl: mail.smtpUrl, from: { ...mail.from } },
+    logLevel: log.level,
+  };
+  const child = startJobChild({ ...parts, setup });
+  shutdown.add('job worker', () => child.stop(), 10_000);
+  return child;
 }

@@ -68,7 +68,7 @@ export async function openPayments(
   const webhookSecret = `whsec_${storedSecret(config.dataDir, 'simulator-webhook-secret', random)}`;
   const dataDir = path.join(config.dataDir, 'simulator');
   const child = await startSimulatorChild({ dataDir, host: '127.0.0.1', ...keys, webhookSecret, clock, log });
-  shutdown.add('payment simulator', () => child.stop());
+  shutdown.add('payment simulator', () => child.stop(), 8_000);
   const { secretKey } = keys;
   const provider = stripeProvider(
     { secretKey, webhookSecrets: [webhookSecret], apiBase: child.url },

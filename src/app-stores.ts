@@ -73,7 +73,7 @@ export async function startConfiguredRedis(
   if (!embedded) return { prefix, servers };
   parts.onProgress?.('Starting Redis …');
   const server = await startRedis({ ...parts, dataDir });
-  shutdown.add('Redis', () => server.stop());
+  shutdown.add('Redis', () => server.stop(), 8_000);
   return { prefix, servers: [{ name: defaultRedis, url: server.url }, ...servers] };
 }
 

@@ -118,8 +118,10 @@ export class StartInterrupted extends Error {
 }
 
 /** Connections: of the server's 100 some are left for the command line and the operator. */
-const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3, fulfilment: 4 };
+const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3, fulfilment: 3 };
 const organiserStatementMs = 120_000;
+/** Requests under way when a stop begins: a payment waits for the provider. */
+const answersWithinMs = 15_000;
 
 /** Puts the parts together, bottom up; what was opened last is closed first. */
 export async function createApp(config: Config, options: AppOptions): Promise<App> {
@@ -160,7 +162,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const settings = await ownKeys(db, await openingRedis);
   const redis = openRedisStores(settings, options);
   shutdown.add('connections to Redis', () => redis.close());
-  const credentials = createCredentials({ secret: signingSecret(config, random), random, clock });
+  const secret = signingSecret(config, random);
+  const credentials = createCredentials({ secret, random, clock });
   const madeEvents = createEvents({ db, clock });
   let look: NonNullable<ArbiterOptions['onLoss']> = () => {};
   const made = openArbiters({
@@ -227,11 +230,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const documents = openDocuments(config, { db, events, ticketKey, clock, shutdown });
   const fulfil = (publicUrl: string): void => {
     if (!started.has('worker')) return;
-    const { orderSecretOf } = credentials;
-    const own = { databaseUrl, events, ticketKey, documents, orderSecretOf, publicUrl, shutdown, loops };
-    const fulfilmentDb = pool('fulfilment', poolSizes.fulfilment);
-    startFulfilment(config, { ...options, ...own, db: fulfilmentDb });
-    startWebhooks(config, { ...options, db: fulfilmentDb, shutdown, loops });
+    const own = { db: pool('fulfilment', poolSizes.fulfilment), shutdown, loops };
+    startFulfilment(config, { ...options, ...own, databaseUrl, signingSecret: secret, publicUrl });
+    startWebhooks(config, { ...options, ...own });
   };
   if (!started.has('web')) {
     const { host, port, publicUrl } = config.http;
@@ -340,7 +341,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
     ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
   ]);
-  shutdown.add('web server', () => server.close());
+  shutdown.add('web server', () => server.close(), answersWithinMs);
   try {
     await server.listen({ host: config.http.host, port });
   } catch (error) {
@@ -401,7 +402,7 @@ export async function openDatabase(
     ...runtime,
     onFailure: () => void shutdown.stop('the database is gone'),
   });
-  shutdown.add('database', () => server.stop());
+  shutdown.add('database', () => server.stop(), 20_000);
   await server.ensureDatabase('onsale');
   return server.url('onsale');
 }

@@ -55,6 +55,17 @@ export async function main(argv: readonly string[]): Promise<number> {
   const config = readConfigOnce();
   const runtime = () => ({ clock: systemClock, random: systemRandom, log: createLogger(config().logLevel) });
 
+  /** The start command stops its parts in order first. */
+  let stopInOrder = (): void => process.exit(exitCodes.failed);
+  const onFatal = (error: unknown): void => {
+    const message = error instanceof Error ? error.message : String(error);
+    fail(`Onsale ends because of an error that nothing handled: ${message}`);
+    createLogger('fatal').fatal({ err: error }, 'an error that nothing handled');
+    stopInOrder();
+  };
+  process.on('unhandledRejection', onFatal);
+  process.on('uncaughtException', onFatal);
+
   const program = new Command('onsale')
     .description('On-sales of numbered seats under any demand: queue, hold, pay. No seat is sold twice.')
     .version(packageVersion(), '--version', 'print the version')
@@ -70,7 +81,19 @@ export async function main(argv: readonly string[]): Promise<number> {
     .option('--no-demo', 'make no demo event when there is none')
     .option('--demo-seats <number>', 'seats of the demo event', '50000')
     .action((flags: StartFlags) =>
-      startCommand({ ...runtime(), config: config(), print, progress: say, fail }, flags),
+      startCommand(
+        {
+          ...runtime(),
+          config: config(),
+          print,
+          progress: say,
+          fail,
+          onFatal: (stop) => {
+            stopInOrder = stop;
+          },
+        },
+        flags,
+      ),
     );
   program
     .command('migrate')

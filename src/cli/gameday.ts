@@ -148,7 +148,7 @@ async function playRounds(game: Game): Promise<void> {
     stack = null;
     await going?.stop();
   };
-  shutdown.add('installation', closeStack);
+  shutdown.add('installation', closeStack, 60_000);
   while (rounds.kept.length < wanted.rounds && !shutdown.requested.aborted) {
     if (stack === null || onStack >= roundsPerStack) {
       await closeStack();

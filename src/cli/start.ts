@@ -18,6 +18,8 @@ export interface StartContext extends Runtime {
   print(text: string): void;
   progress(line: string): void;
   fail(sentence: string): void;
+  /** Takes what is to be called after an error that nothing handled. */
+  onFatal(stop: () => void): void;
 }
 
 const publishStatementMs = 120_000;
@@ -35,6 +37,7 @@ export async function startCommand(context: StartContext, flags: StartFlags): Pr
   }
   const shutdown = createShutdown({ clock, log });
   const deaf = shutdown.listen();
+  context.onFatal(() => void shutdown.stop('an error that nothing handled'));
   try {
     for (const warning of config.warnings) progress(`Note: ${warning}`);
     const app = await createApp(config, { ...context, roles: chosen, shutdown, onProgress: progress });

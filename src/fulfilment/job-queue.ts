@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loop, Loops } from '../runtime/loops.ts';
+import { within } from '../runtime/within.ts';
 import type { Db } from '../sales/db.ts';
 
 /**
@@ -24,9 +25,26 @@ export interface JobQueueOptions {
   concurrency?: number;
 }
 
+/** What shows from outside that a worker works. */
+export interface JobProgress {
+  /** The worker's name in the queue. */
+  worker: string;
+  /** Tasks that were begun and that have ended. */
+  begun: number;
+  ended: number;
+  /** Tasks that may run at the same time. */
+  places: number;
+}
+
 export interface JobQueue {
   start(loops: Loops): void;
-  /** Takes no more jobs, gives back those that were only fetched, and ends when the running ones have ended. */
+  /** Resolves with the reason when the worker has ended without being asked to. It does not begin again in this process. */
+  readonly failed: Promise<string>;
+  progress(): JobProgress;
+  /**
+   * Takes no more jobs, gives back those that were only fetched, and waits for the running ones. Ends within `stopWithinMs`,
+   * whatever state the queue or the database is in.
+   */
   stop(): Promise<void>;
 }
 
@@ -39,17 +57,28 @@ const keepEveryMs = 3_000;
 const pollEveryMs = 2_000;
 /** Jobs fetched at once for each that runs: a fetch costs as much for one as for all of them. */
 const fetchedPerRunning = 8;
-/** A running job's last chance after stopping began, before its signal aborts. */
-const abortAfterMs = 10_000;
-const restartAfterMs = 1_000;
-/** A life of the queue's worker has no end of its own. */
-const lifeMaxMs = 7 * 24 * 3_600_000;
+/** A running job has this time after stopping began, before its signal aborts. A mail usually takes less than a second. */
+const abortAfterMs = 2_500;
+/** A stop waits this long for running jobs and the queue. */
+export const stopWithinMs = 4_000;
 
-/** The worker: hands what the record enqueued to the queue, runs it, and frees the jobs of workers that died. */
+/**
+ * The worker: hands what the record enqueued to the queue, runs it, and frees the jobs of workers that died. One life: the
+ * library keeps a rejected promise of its first query for ever and may never settle its own end (graphile-worker 0.17.3), so a
+ * worker that fails is replaced with its process (job-worker.ts).
+ */
 export function createJobQueue(options: JobQueueOptions): JobQueue {
-  const { db, log, concurrency = 4 } = options;
+  const { db, clock, log, concurrency = 4 } = options;
+  const count = { begun: 0, ended: 0 };
+  let connections: pg.Pool | undefined;
   let pool: WorkerPool | undefined;
   let running: Loop[] = [];
+  let stopping = false;
+  let stopped: Promise<void> | undefined;
+  let fail: (reason: string) => void = () => {};
+  const failed = new Promise<string>((resolve) => {
+    fail = resolve;
+  });
 
   async function forward(signal: AbortSignal): Promise<void> {
     let moved = forwardBatch;
@@ -61,54 +90,70 @@ export function createJobQueue(options: JobQueueOptions): JobQueue {
     }
   }
 
-  async function keepLease(): Promise<void> {
-    if (!pool) return;
+  async function keepLease(worker: string): Promise<void> {
     const rows = await db.query<{ freed: number }>(
       'job_worker_keep',
       'SELECT job_worker_keep($1, $2) AS freed',
-      [pool.id, workerLeaseMs],
+      [worker, workerLeaseMs],
     );
     const freed = rows[0]?.freed ?? 0;
     if (freed > 0) log.warn({ freed }, 'jobs of a dead worker are free again');
   }
 
-  /** One life of the queue's worker: it ends by itself only when the database failed it for long. */
-  async function work(signal: AbortSignal): Promise<void> {
-    const connections = connectionsOf(options.databaseUrl, concurrency, log);
-    try {
-      const life = runTaskList(queueOptions(concurrency, log), taskList(options.tasks), connections);
-      pool = life;
-      const stop = (): void => void Promise.resolve(life.gracefulShutdown()).catch(() => {});
-      signal.addEventListener('abort', stop);
-      await keepLease().catch((err) => log.debug({ err }, 'the lease was left out'));
-      if (signal.aborted) stop();
-      await life.promise.catch((err) => log.warn({ err }, 'the job queue stopped by itself'));
-      await endLease(life.id);
-    } finally {
-      pool = undefined;
-      await connections.end();
-    }
+  function begin(): WorkerPool {
+    connections = connectionsOf(options.databaseUrl, concurrency, log);
+    const life = runTaskList(queueOptions(concurrency, log), taskList(options.tasks, count), connections);
+    const over = (why: string): void => {
+      if (!stopping) fail(why);
+    };
+    life.promise.then(
+      () => over('the job queue stopped'),
+      (error: Error) => over(`the job queue stopped: ${error.message}`),
+    );
+    return life;
   }
 
-  async function endLease(worker: string): Promise<void> {
-    await db
-      .query('job_worker_end', 'DELETE FROM job_workers WHERE worker = $1', [worker])
-      .catch((err) => log.debug({ err }, 'the lease ends by itself'));
+  async function end(life: WorkerPool): Promise<void> {
+    const ended = life.promise.catch(() => {});
+    // With the database away, the graceful stop may never settle; the forceful one then ends it, or nothing does.
+    void Promise.resolve(life.gracefulShutdown()).catch(() => {});
+    await within(clock, stopWithinMs, ended);
+  }
+
+  async function stopOnce(): Promise<void> {
+    stopping = true;
+    if (!pool) return;
+    await Promise.all([end(pool), ...running.map((loop) => loop.stop())]);
+    await giveJobsBack(db, pool.id).catch((err) => log.debug({ err }, 'the lease ends by itself'));
+    if (connections) await within(clock, 1_000, connections.end());
   }
 
   return {
+    failed,
+    progress: () => ({ worker: pool?.id ?? '', places: concurrency, ...count }),
     start(loops) {
-      if (running.length > 0) return;
+      if (pool) return;
+      pool = begin();
+      const { id } = pool;
       running = [
-        loops.run({ name: 'run jobs', everyMs: restartAfterMs, lateAfterMs: lifeMaxMs, turn: work }),
         loops.run({ name: 'hand jobs to the queue', everyMs: forwardEveryMs, turn: forward }),
-        loops.run({ name: 'keep the lease of the job queue', everyMs: keepEveryMs, turn: keepLease }),
+        loops.run({
+          name: 'keep the lease of the job worker',
+          everyMs: keepEveryMs,
+          turn: () => keepLease(id),
+        }),
       ];
     },
     async stop() {
-      await Promise.all(running.map((loop) => loop.stop()));
+      stopped ??= stopOnce();
+      await stopped;
     },
   };
+}
+
+/** Ends the lease of a worker that has ended and frees what it had locked. Without this call, they are free after the lease. */
+export async function giveJobsBack(db: Db, worker: string): Promise<void> {
+  await db.query('job_worker_end', 'SELECT job_worker_end($1)', [worker]);
 }
 
 function connectionsOf(databaseUrl: string, concurrency: number, log: Logger): pg.Pool {
@@ -148,13 +193,18 @@ function queueOptions(concurrency: number, log: Logger) {
   };
 }
 
-function taskList(tasks: Tasks): TaskList {
-  return Object.fromEntries(
-    Object.entries(tasks).map(([name, task]) => [
-      name,
-      (payload, helpers) => task(payload, helpers.abortSignal),
-    ]),
-  );
+function taskList(tasks: Tasks, count: { begun: number; ended: number }): TaskList {
+  const counted =
+    (task: Task): TaskList[string] =>
+    async (payload, helpers) => {
+      count.begun += 1;
+      try {
+        await task(payload, helpers.abortSignal);
+      } finally {
+        count.ended += 1;
+      }
+    };
+  return Object.fromEntries(Object.entries(tasks).map(([name, task]) => [name, counted(task)]));
 }
 
 /** Its successes are many and of no interest; its troubles are a job's, which is tried again. */

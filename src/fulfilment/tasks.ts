@@ -1,5 +1,5 @@
 import { createFiguresTask } from './figures-task.ts';
-import type { Tasks } from './job-queue.ts';
+import type { Task, Tasks } from './job-queue.ts';
 import { createMailTask, type MailTaskParts } from './mail-task.ts';
 
 export type TaskParts = MailTaskParts;
@@ -9,5 +9,7 @@ export function createTasks(parts: TaskParts): Tasks {
   return {
     mail: createMailTask(parts),
     figures: createFiguresTask(parts),
-  };
+  } satisfies Record<(typeof jobNames)[number], Task>;
 }
+
+export const jobNames = ['mail', 'figures'] as const;

@@ -65,6 +65,8 @@ const sayAgainMs = 30_000;
 const giveUpFactor = 3;
 /** Turns that were given up and have not ended. With more of them, the loop waits: each may hold connections and memory. */
 const givenUpMax = 3;
+/** A call to the payment provider may be under way when a stop begins. */
+const stopWithinMs = 10_000;
 
 export function createLoops(options: {
   clock: Clock;
@@ -72,11 +74,15 @@ export function createLoops(options: {
   random: Pick<Random, 'int'>;
   log: Logger;
   /** Each loop is stopped with the program, the last one started first. */
-  shutdown?: Pick<Shutdown, 'add'>;
+  shutdown?: Pick<Shutdown, 'add' | 'requested'>;
 }): Loops {
   const { shutdown } = options;
   const running = new Set<ReturnType<typeof runLoop>>();
   const others: (() => LoopHealth[])[] = [];
+  // All at once, so that their last turns end side by side.
+  shutdown?.requested.addEventListener('abort', () => {
+    for (const { loop } of running) void loop.stop();
+  });
   return {
     run(wanted) {
       const made = runLoop(wanted, options);
@@ -85,7 +91,7 @@ export function createLoops(options: {
         await made.loop.stop();
         running.delete(made);
       };
-      shutdown?.add(wanted.name, stop);
+      shutdown?.add(wanted.name, stop, stopWithinMs);
       return { wake: made.loop.wake, stop };
     },
     observe: (read) => void others.push(read),

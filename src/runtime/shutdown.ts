@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 import { watchNpm } from './parent-watch.ts';
+import { within } from './within.ts';
 
 /** How the process may end: the command line turns it into an exit code. */
 export type ShutdownEnd =
@@ -17,9 +18,10 @@ export interface Shutdown {
   readonly requested: AbortSignal;
   /**
    * Closed in the reverse of the order of registration, one after the other: what was opened last uses what was
-   * opened before. The returned function takes the closer out again.
+   * opened before. One that has not ended after `withinMs` (5 s by default) counts as failed, and the next one is closed.
+   * The returned function takes the closer out again.
    */
-  add(name: string, close: () => Promise<void> | void): () => void;
+  add(name: string, close: () => Promise<void> | void, withinMs?: number): () => void;
   /**
    * SIGINT, SIGTERM, the terminal's closing (SIGHUP) and the end of the npm that started us begin an orderly stop; a second
    * signal ends the waiting. Returns the removal.
@@ -32,6 +34,7 @@ export interface Shutdown {
 }
 
 const deadlineDefaultMs = 25_000;
+const closeWithinDefaultMs = 5_000;
 /** Ctrl-C under npm arrives twice, from the terminal and from npm: that is one wish, not an impatient second. */
 export const secondSignalAfterMs = 700;
 
@@ -48,7 +51,7 @@ export function createShutdown(options: {
   const requested = new AbortController();
   // Requests that wait listen too, as many as there are.
   setMaxListeners(0, requested.signal);
-  const closers: { name: string; close: () => Promise<void> | void }[] = [];
+  const closers: { name: string; close: () => Promise<void> | void; withinMs: number }[] = [];
   let stopping: Promise<ShutdownEnd> | undefined;
   let startedAt = 0;
   let force: () => void = () => {};
@@ -64,11 +67,12 @@ export function createShutdown(options: {
       const closer = closers.at(-1);
       if (!closer) return { kind: 'closed', failed };
       try {
-        await closer.close();
+        const closed = await within(clock, closer.withinMs, Promise.resolve(closer.close()));
+        if (closed === 'late') throw new Error(`no end after ${closer.withinMs} ms`);
       } catch (error) {
         // One that cannot close must not keep the others open.
         failed.push(closer.name);
-        log.error({ closer: closer.name, err: error }, 'could not be closed');
+        log.error({ closer: closer.name, err: error }, 'could not close a part of the program');
       }
       const index = closers.indexOf(closer);
       if (index >= 0) closers.splice(index, 1);
@@ -105,8 +109,8 @@ export function createShutdown(options: {
 
   return {
     requested: requested.signal,
-    add: (name, close) => {
-      const closer = { name, close };
+    add: (name, close, withinMs = closeWithinDefaultMs) => {
+      const closer = { name, close, withinMs };
       closers.push(closer);
       return () => {
         const index = closers.indexOf(closer);

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import pg from 'pg';
 import { createJobQueue, type Tasks } from '../../src/fulfilment/job-queue.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -10,7 +9,7 @@ import { createDb } from '../../src/sales/db.ts';
 import { migrate } from '../../src/sales/migrate.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
-import { type TestDatabase, testDatabase, testServer } from '../support/postgres.ts';
+import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { programArguments } from '../support/program.ts';
 
 type Context = { after(run: () => Promise<void>): void };
@@ -169,54 +168,6 @@ test('a job that fails is tried again later, and keeps what it said', async (t) 
   assert.deepEqual(failed, { last_error: 'not this time', attempts: 1, later: true });
   await until(async () => (await jobs(database)).all === 0, 'the second try');
   assert.equal(tries, 2);
-});
-
-test('D2: the database goes away while jobs end: the process lives, and they are done again when it is back', async (t) => {
-  const database = await testDatabase(t);
-  const admin = new pg.Client({ connectionString: (await testServer()).url });
-  await admin.connect();
-  t.after(() => admin.end());
-  const allow = (yes: boolean) =>
-    admin.query(`ALTER DATABASE ${database.name} WITH ALLOW_CONNECTIONS ${yes}`);
-  const runs: Record<string, number> = {};
-  let cutOff: () => void = () => {};
-  const cut = new Promise<void>((resolve) => {
-    cutOff = resolve;
-  });
-  worker(t, database, {
-    note: async (payload) => {
-      const { name } = payload as { name: string };
-      runs[name] = (runs[name] ?? 0) + 1;
-      await cut;
-      if (name === 'job 1') throw new Error('one that fails meanwhile');
-    },
-  });
-  const leases = (): Promise<{ worker: string }[]> => database.query('SELECT worker FROM job_workers');
-  await until(async () => (await leases()).length === 1, 'the worker');
-  const [lease] = await leases();
-  await enqueue(database, named(2));
-  await until(async () => Object.keys(runs).length === 2, 'both begun');
-  await allow(false);
-  await admin.query(
-    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'onsale jobs'`,
-    [database.name],
-  );
-  cutOff();
-  // It gives its life up, since it cannot say what has ended, and begins another.
-  await until(
-    async () => (await leases()).every(({ worker }) => worker !== lease!.worker),
-    'its first life to end',
-    30_000,
-  );
-  await allow(true);
-  await until(
-    async () => {
-      await database.query('UPDATE graphile_worker._private_jobs SET run_at = now() WHERE attempts > 1');
-      return (runs['job 0'] ?? 0) >= 2 && (runs['job 1'] ?? 0) >= 2;
-    },
-    'both done again',
-    40_000,
-  );
 });
 
 test('migrating again changes nothing, also beside a running worker', async (t) => {

@@ -12,6 +12,8 @@ export interface TestSmtp {
    * cut before the answer. Null: everything is taken.
    */
   behave(as: { rcpt?: string; data?: string; cutAfterData?: boolean } | null): void;
+  /** Answers of this kind wait until `release`: to RCPT TO, or to a mail that was taken. Returns how many wait. */
+  hold(moment: 'addressed' | 'taken'): { waiting(): number; release(): void };
   /** Refuses connections until `open`. */
   close(): Promise<void>;
   open(): Promise<void>;
@@ -22,6 +24,11 @@ export async function startTestSmtp(t: { after(run: () => Promise<void>): void }
   const mails: TestSmtp['mails'] = [];
   const sockets = new Set<net.Socket>();
   let behaviour: Parameters<TestSmtp['behave']>[0] = null;
+  let held: { moment: 'addressed' | 'taken'; answers: (() => void)[] } | null = null;
+  const answer = (moment: 'addressed' | 'taken', say: () => void): void => {
+    if (held?.moment === moment) held.answers.push(say);
+    else say();
+  };
   let port = 0;
   let server: net.Server | null = null;
 
@@ -51,7 +58,7 @@ export async function startTestSmtp(t: { after(run: () => Promise<void>): void }
         if (verb === 'EHLO' || verb === 'HELO') say('250 test');
         else if (verb === 'RCPT') {
           recipient = /<([^>]*)>/.exec(text)?.[1] ?? '';
-          say(behaviour?.rcpt ?? '250 ok');
+          answer('addressed', () => say(behaviour?.rcpt ?? '250 ok'));
         } else if (verb === 'DATA') {
           inData = true;
           say('354 go on');
@@ -75,7 +82,7 @@ export async function startTestSmtp(t: { after(run: () => Promise<void>): void }
     const mail = await PostalMime.parse(Buffer.from(text.replace(/^\.\./gm, '.'), 'latin1'));
     mails.push({ ...mail, recipient });
     if (cut) socket.destroy();
-    else say('250 taken');
+    else answer('taken', () => say('250 taken'));
   }
 
   async function open(): Promise<void> {
@@ -100,6 +107,17 @@ export async function startTestSmtp(t: { after(run: () => Promise<void>): void }
     mails,
     behave: (as) => {
       behaviour = as;
+    },
+    hold(moment) {
+      const holding = { moment, answers: [] as (() => void)[] };
+      held = holding;
+      return {
+        waiting: () => holding.answers.length,
+        release() {
+          held = null;
+          for (const say of holding.answers.splice(0)) say();
+        },
+      };
     },
     close,
     open,
