@@ -24,6 +24,8 @@ export interface GameRedis {
   /** On the same port, empty or with what was saved; resolves when it answers. */
   start(what: 'empty' | 'saved'): Promise<void>;
   flush(): Promise<void>;
+  /** A server of its own with the data of this moment. The caller ends it. */
+  copy(): Promise<RedisProcess>;
   /** A second server that copies this one; resolves when it has caught up. */
   addReplica(): Promise<void>;
   /** This one dies and the copy takes over its port, as after a failover. Needs Redis 7 (CONFIG SET port). */
@@ -79,6 +81,16 @@ export async function startGameRedis(options: {
       running = await launch({ dir, port });
     },
     flush: async () => void (await askRedis({ port }, ['flushall'])),
+    async copy() {
+      await askRedis({ port }, ['save']);
+      const place = newDir();
+      fs.copyFileSync(path.join(dir, 'dump.rdb'), path.join(place, 'dump.rdb'));
+      return await launch({
+        dir: place,
+        port: await freePort(),
+        settings: { 'repl-diskless-sync-delay': 0 },
+      });
+    },
     async addReplica() {
       const place = newDir();
       const settings = { replicaof: `127.0.0.1 ${port}`, 'repl-diskless-sync-delay': 0 };
