@@ -6,14 +6,34 @@ import { pathToFileURL } from 'node:url';
 import { ensureCompiled, ensurePages, root, run, runTelling, SetupProblem, say } from './prepare.mjs';
 
 const inCi = process.env.CI === 'true';
-const chromiumNames = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+const chromium = {
+  what: 'Chromium',
+  package: 'chromium',
+  variable: 'ONSALE_TEST_CHROMIUM',
+  skipped: 'THE BROWSER TESTS ARE',
+  names: ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+  elsewhere: ['/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'],
+};
+const nginx = {
+  what: 'nginx',
+  package: 'nginx-light',
+  variable: 'ONSALE_TEST_NGINX',
+  skipped: 'THE SOAK TEST IS',
+  names: ['nginx'],
+  elsewhere: ['/usr/sbin/nginx'],
+};
 
 /** Answers the exit code. The last lines printed are the test runner's own summary. */
 export async function runAllTests(filters) {
   const everything = filters.length === 0;
   const env = { ...process.env };
-  if (everything || filters.some((filter) => filter.includes('e2e')))
-    env.ONSALE_TEST_CHROMIUM = await ensureChromium();
+  for (const [program, part] of [
+    [chromium, 'e2e'],
+    [nginx, 'load'],
+  ]) {
+    if (everything || filters.some((filter) => filter.includes(part)))
+      env[program.variable] = await ensureProgram(program);
+  }
   if (everything) {
     // All of them, then the verdict: one run shows every mistake.
     const types = await check('types', ['node_modules/typescript/bin/tsc', '--noEmit']);
@@ -96,35 +116,41 @@ async function ensureRedis() {
   }
 }
 
-/** Its path, or an empty text: the browser tests then count as skipped. */
-async function ensureChromium() {
-  const present = findChromium();
+/** The program's path, or an empty text: the tests that need it then count as skipped. */
+async function ensureProgram(program) {
+  const present = findProgram(program);
   if (present) return present;
   const canInstall = process.getuid?.() === 0 && spawnSync('apt-get', ['--version']).status === 0;
   if (canInstall) {
-    say('Installing chromium for the browser tests …');
-    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-    await runTelling('updating the package lists', 'apt-get', ['-qq', 'update'], env);
-    await runTelling(
-      'installing',
-      'apt-get',
-      ['-qq', '-y', '--no-install-recommends', 'install', 'chromium'],
-      env,
-    );
-    const installed = findChromium();
+    say(`Installing ${program.package} for the tests …`);
+    await installPackage(program.package);
+    const installed = findProgram(program);
     if (installed) return installed;
   }
-  const sentence =
-    'There is no Chromium here: install it (Debian: apt-get install chromium) or name one in ONSALE_TEST_CHROMIUM';
+  const sentence = `There is no ${program.what} here: install it (Debian: apt-get install ${program.package}) or name one in ${program.variable}`;
   if (inCi) throw new SetupProblem(`${sentence}; with CI=true nothing may be skipped.`);
-  say(`\n!!! THE BROWSER TESTS ARE SKIPPED. ${sentence}.\n`);
+  say(`\n!!! ${program.skipped} SKIPPED. ${sentence}.\n`);
   return '';
 }
 
-function findChromium() {
-  if (process.env.ONSALE_TEST_CHROMIUM) return process.env.ONSALE_TEST_CHROMIUM;
+/** Only the program is wanted: a policy keeps Debian from starting a server with it. */
+async function installPackage(name) {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  const policy = '/usr/sbin/policy-rc.d';
+  const isOurs = !fs.existsSync(policy);
+  if (isOurs) fs.writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
+  try {
+    await runTelling('updating the package lists', 'apt-get', ['-qq', 'update'], env);
+    const install = ['-qq', '-y', '--no-install-recommends', 'install', name];
+    await runTelling('installing', 'apt-get', install, env);
+  } finally {
+    if (isOurs) fs.rmSync(policy, { force: true });
+  }
+}
+
+function findProgram({ variable, names, elsewhere }) {
+  if (process.env[variable]) return process.env[variable];
   const folders = (process.env.PATH ?? '').split(path.delimiter);
-  const candidates = folders.flatMap((folder) => chromiumNames.map((name) => path.join(folder, name)));
-  candidates.push('/Applications/Google Chrome.app/Contents/MacOS/Google Chrome');
-  return candidates.find((file) => fs.existsSync(file)) ?? '';
+  const candidates = folders.flatMap((folder) => names.map((name) => path.join(folder, name)));
+  return [...candidates, ...elsewhere].find((file) => fs.existsSync(file)) ?? '';
 }
