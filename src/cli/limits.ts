@@ -6,6 +6,7 @@ import {
   countedLimits,
   type EventLimits,
   limitBounds,
+  limitMost,
   limitsOf,
 } from '../core/limits.ts';
 import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
@@ -143,7 +144,7 @@ function countedFlag(
 ): Partial<EventLimits> {
   if (text === undefined) return {};
   if (text === 'none') return { [name]: null };
-  const most = name.endsWith('PerMinute') ? limitBounds.perMinuteMax : limitBounds.seatsMax;
+  const most = limitMost(name);
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= most) return { [name]: value };
   const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

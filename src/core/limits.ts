@@ -92,6 +92,10 @@ export const limitBounds = {
   reasonLengthMax: 500,
 } as const;
 
+/** The highest value that an organiser may set. */
+export const limitMost = (name: CountedLimit): number =>
+  name.endsWith('PerMinute') ? limitBounds.perMinuteMax : limitBounds.seatsMax;
+
 /** The rule of new events, and where an organiser asks for a cooldown without saying more. */
 export const cooldownDefault: CooldownRule = {
   afterUnpaid: 3,

@@ -13,6 +13,7 @@ import type { RefundState } from '../sales/refunds.ts';
 import { iso, linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { createBestSeats } from './best-seats.ts';
+import { createBounds } from './bounds.ts';
 import { buyerOf } from './buyer-details.ts';
 import { findMine } from './buyer-holds.ts';
 import type { HttpDeps } from './deps.ts';
@@ -42,6 +43,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
   const { credentials, checkout, events, clock, timeZone, accessCodes } = deps;
   const visitors = createVisitors(deps);
   const best = createBestSeats(deps);
+  const bounds = createBounds(deps);
 
   const myOrder = createMyOrder(deps);
   const mine = (request: FastifyRequest<{ Params: { order: string } }>): Promise<Order> =>
@@ -153,7 +155,9 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const clientKey = idempotencyKey(request);
       const instrument = instrumentOf(request.body);
-      const { order } = await mine(request);
+      const { order, eventNo, visitor } = await mine(request);
+      const event = await events.findByNo(eventNo);
+      if (event) bounds.checkClaim('pay', event, visitor);
       const outcome = await checkout.pay({
         order,
         clientKey,

@@ -188,10 +188,11 @@ export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending'>)
         },
       });
     case 'ended': {
-      const { order, state, reason } = outcome.order;
+      const { order, state, reason, holder } = outcome.order;
+      const isLimit = reason === 'limit' || reason === 'card_limit';
       return problem('order_ended', {
         detail: reason === null ? undefined : endTexts[reason],
-        extra: { order, state, reason },
+        extra: { order, state, reason, ...(isLimit ? { reference: holder } : {}) },
       });
     }
     case 'mismatch':

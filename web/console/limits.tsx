@@ -1,4 +1,12 @@
 import { useEffect, useState } from 'preact/hooks';
+import {
+  type CountedLimit,
+  cooldownDefault,
+  countedLimits,
+  type EventLimits,
+  limitMost as mostOf,
+  noLimits,
+} from '../../src/core/limits.ts';
 import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
@@ -9,17 +17,6 @@ import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.limits;
 
-interface CooldownRule {
-  afterUnpaid: number;
-  firstMs: number;
-  maxMs: number;
-  forgetMs: number;
-}
-interface EventLimits {
-  accountSeatsMax: number | null;
-  instrumentSeatsMax: number | null;
-  cooldown: CooldownRule | null;
-}
 interface Allowance {
   allowance: string;
   account: string | null;
@@ -34,17 +31,12 @@ interface Allowance {
 }
 interface LimitsAnswer {
   limits: EventLimits;
+  /** What new events start with. */
+  defaults: EventLimits;
   allowances: Allowance[];
   coolingCount: number;
 }
 
-/** The same as the command line's, so that both mean one thing by "on". */
-const cooldownOn: CooldownRule = {
-  afterUnpaid: 3,
-  firstMs: 60_000,
-  maxMs: 15 * 60_000,
-  forgetMs: 60 * 60_000,
-};
 const minutes = (ms: number) => Math.max(1, Math.round(ms / 60_000));
 
 /** What one buyer may buy, and who is excepted. */
@@ -71,6 +63,7 @@ export function Limits({ event }: { event: OrganiserEvent }) {
             key={JSON.stringify(answer.limits)}
             api={api}
             limits={answer.limits}
+            defaults={answer.defaults}
             onSaid={setSaid}
             onChanged={() => void load()}
           />
@@ -89,22 +82,28 @@ interface Part {
   onChanged: () => void;
 }
 
-function LimitsForm({ api, limits, onSaid, onChanged }: Part & { limits: EventLimits }) {
-  const [account, setAccount] = useState(String(limits.accountSeatsMax ?? ''));
-  const [instrument, setInstrument] = useState(String(limits.instrumentSeatsMax ?? ''));
+function LimitsForm({
+  api,
+  limits,
+  defaults,
+  onSaid,
+  onChanged,
+}: Part & { limits: EventLimits; defaults: EventLimits }) {
+  const [fields, setFields] = useState<Record<CountedLimit, string>>(() => textsOf(limits));
   const [cooldown, setCooldown] = useState(limits.cooldown !== null);
   const [busy, setBusy] = useState(false);
-  const rule = limits.cooldown ?? cooldownOn;
+  const rule = limits.cooldown ?? defaults.cooldown ?? cooldownDefault;
 
   const save = async () => {
-    const accountSeatsMax = seatsOf(account);
-    const instrumentSeatsMax = seatsOf(instrument);
     if (busy) return;
-    if (accountSeatsMax === undefined || instrumentSeatsMax === undefined) {
-      return onSaid({ tone: 'bad', text: words.wrong });
+    const values = { ...noLimits };
+    for (const name of countedLimits) {
+      const value = limitIn(name, fields[name]);
+      if (value === undefined) return onSaid({ tone: 'bad', text: words.wrong(mostOf(name)) });
+      values[name] = value;
     }
     setBusy(true);
-    const body = { replaces: limits, accountSeatsMax, instrumentSeatsMax, cooldown: cooldown ? rule : null };
+    const body = { replaces: limits, ...values, cooldown: cooldown ? rule : null };
     const answer = await call<{ limits: EventLimits }>(api, { method: 'PATCH', body });
     setBusy(false);
     if (answer.kind === 'ok') onSaid({ tone: 'good', text: words.saved });
@@ -123,22 +122,17 @@ function LimitsForm({ api, limits, onSaid, onChanged }: Part & { limits: EventLi
       }}
     >
       <div class="columns">
-        <Field
-          id="limit-account"
-          label={words.account}
-          value={account}
-          inputMode="numeric"
-          hint={words.weak}
-          onValue={setAccount}
-        />
-        <Field
-          id="limit-instrument"
-          label={words.instrument}
-          value={instrument}
-          inputMode="numeric"
-          hint={words.none}
-          onValue={setInstrument}
-        />
+        {countedLimits.map((name) => (
+          <Field
+            key={name}
+            id={`limit-${name}`}
+            label={words.names[name]}
+            value={fields[name]}
+            inputMode="numeric"
+            hint={`${words.hints[name]} ${words.usual(defaults[name])}`}
+            onValue={(value) => setFields((before) => ({ ...before, [name]: value }))}
+          />
+        ))}
       </div>
       <div>
         <label>
@@ -163,11 +157,17 @@ function LimitsForm({ api, limits, onSaid, onChanged }: Part & { limits: EventLi
   );
 }
 
+function textsOf(limits: EventLimits): Record<CountedLimit, string> {
+  const texts = {} as Record<CountedLimit, string>;
+  for (const name of countedLimits) texts[name] = String(limits[name] ?? '');
+  return texts;
+}
+
 /** Null: no limit; undefined: not a limit at all. */
-function seatsOf(text: string): number | null | undefined {
+function limitIn(name: CountedLimit, text: string): number | null | undefined {
   if (text.trim() === '') return null;
-  const seats = Number(text);
-  return Number.isInteger(seats) && seats >= 1 && seats <= 1_000 ? seats : undefined;
+  const value = Number(text);
+  return Number.isInteger(value) && value >= 1 && value <= mostOf(name) ? value : undefined;
 }
 
 type Naming = 'account' | 'visitor' | 'order';

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { newEventLimits } from '../../src/core/limits.ts';
 import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, instantOf, minorOf, refusal, type Said, SaidView } from './fields.tsx';
@@ -30,6 +31,7 @@ type Form = typeof empty;
 /** A draft: name, plan, prices, times, limits. */
 export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) => void }) {
   const [form, setForm] = useState<Form>(empty);
+  const defaults = newEventLimits(Number(form.holdSeatsMax) || 6);
   const [prices, setPrices] = useState<Record<string, string>>({});
   const [kinds, setKinds] = useState<KindDraft[]>([]);
   const [locked, setLocked] = useState<readonly string[]>([]);
@@ -136,8 +138,11 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
       <div class="columns">
         {input('holdMinutes', { type: 'number' })}
         {input('holdSeatsMax', { type: 'number' })}
-        {input('accountSeatsMax', { type: 'number', hint: words.noLimit })}
-        {input('instrumentSeatsMax', { type: 'number', hint: words.noLimit })}
+        {input('accountSeatsMax', { type: 'number', hint: words.limitDefault(defaults.accountSeatsMax) })}
+        {input('instrumentSeatsMax', {
+          type: 'number',
+          hint: words.limitDefault(defaults.instrumentSeatsMax),
+        })}
       </div>
       <SaidView said={said} />
       <div>
@@ -188,7 +193,8 @@ function bodyOf(
     saleEndsAt: instantOf(form.saleEndsAt),
     holdMinutes: Number(form.holdMinutes) || 10,
     holdSeatsMax: Number(form.holdSeatsMax) || 6,
-    accountSeatsMax: form.accountSeatsMax ? Number(form.accountSeatsMax) : null,
-    instrumentSeatsMax: form.instrumentSeatsMax ? Number(form.instrumentSeatsMax) : null,
+    // What is left empty starts with the default; the event's page can lift it.
+    ...(form.accountSeatsMax ? { accountSeatsMax: Number(form.accountSeatsMax) } : {}),
+    ...(form.instrumentSeatsMax ? { instrumentSeatsMax: Number(form.instrumentSeatsMax) } : {}),
   };
 }

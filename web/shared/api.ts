@@ -69,7 +69,7 @@ export function answerOf<T>(status: number, body: unknown): Answer<T> {
 }
 
 /** Codes that ask for the very same request again after a while. */
-const retryCodes = ['too_many_requests', 'request_timeout'];
+const retryCodes = ['too_many_requests', 'too_many_joins', 'request_timeout'];
 
 export interface Persistence {
   /** Called on each failed try with the refusal if there was one, and with 0 once an answer came. */

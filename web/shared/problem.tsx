@@ -9,9 +9,15 @@ export function problemText(problem: Problem): string {
 
 /** The one view of an error. */
 export function ProblemView(props: { problem: Problem; onClose?: () => void }) {
+  const { reference } = props.problem;
   return (
     <Notice tone="bad" title={texts.problems.title} onClose={props.onClose} insight>
       <p>{problemText(props.problem)}</p>
+      {typeof reference === 'string' && (
+        <p>
+          {texts.problems.appeal} <code>{reference}</code>
+        </p>
+      )}
     </Notice>
   );
 }

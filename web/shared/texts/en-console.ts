@@ -76,7 +76,8 @@ export const enConsole = {
     holdSeatsMax: 'Seats held at once, at most',
     accountSeatsMax: 'Seats per e-mail address, at most',
     instrumentSeatsMax: 'Seats per card, at most',
-    noLimit: 'Empty: no limit.',
+    limitDefault: (seats: number | null) =>
+      `Leave empty for ${seats}. This and the other limits can be changed on the event’s page.`,
     create: 'Create the draft',
     created: (name: string) => `${name} was created as a draft. Publish it when everything is right.`,
     currencyWrong: 'Enter a currency such as EUR.',
@@ -175,10 +176,24 @@ export const enConsole = {
   },
   limits: {
     title: 'Limits for one buyer',
-    account: 'Seats per e-mail address, at most',
-    instrument: 'Seats per card, at most',
-    none: 'Empty: no limit.',
-    weak: 'Empty: no limit. An address that nobody checks is a weak limit.',
+    names: {
+      accountSeatsMax: 'Seats per e-mail address, at most',
+      instrumentSeatsMax: 'Seats per card, at most',
+      visitorSeatsMax: 'Seats per browser, at most',
+      addressSeatsMax: 'Seats held from one internet address, at most',
+      joinsPerMinute: 'Joins from one internet address a minute',
+      claimsPerMinute: 'Requests for seats by one browser a minute',
+    },
+    hints: {
+      accountSeatsMax: 'Bought seats. An address that nobody checks is a weak limit.',
+      instrumentSeatsMax: 'Bought seats.',
+      visitorSeatsMax: 'Bought seats, and reserved ones that are not paid yet.',
+      addressSeatsMax:
+        'Seats held, or reserved and not paid yet, in one part of the house. Offices and phones of one carrier may share an address.',
+      joinsPerMinute: 'For each web process.',
+      claimsPerMinute: 'For each web process. Attempts to pay are counted the same way.',
+    },
+    usual: (value: number | null) => `Leave empty for no limit. New events start with ${value}.`,
     cooldown: 'Make buyers wait who let holds end unpaid again and again',
     cooldownHint: (after: number, first: number, max: number) =>
       `From ${plural(after, { one: 'the first unpaid hold', other: '# unpaid holds in a row' })} on: ${plural(first, { one: '# minute', other: '# minutes' })}, doubling up to ${plural(max, { one: '# minute', other: '# minutes' })}.`,
@@ -186,7 +201,7 @@ export const enConsole = {
       plural(n, { one: '# buyer is waiting just now.', other: '# buyers are waiting just now.' }),
     save: 'Set the limits',
     saved: 'The limits are set. Orders that are not confirmed yet are decided by these limits.',
-    wrong: 'Enter a whole number from 1 to 1000, or nothing.',
+    wrong: (most: number) => `Enter a whole number from 1 to ${most}, or nothing.`,
     conflict: 'Somebody changed the limits in the meantime. Nothing was saved; this is how they stand now.',
     exceptTitle: 'Except a buyer',
     exceptHelp:

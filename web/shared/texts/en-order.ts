@@ -82,9 +82,9 @@ export const orderTexts = {
     seats_lost:
       'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
     limit:
-      'No more tickets for this event can be bought with this e-mail address. Nothing was charged; a reservation on your card lapses by itself.',
+      'No more tickets for this event can be bought with this e-mail address. Nothing was charged; a reservation on your card lapses by itself. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
     card_limit:
-      'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses by itself. You can choose seats again and pay with another card.',
+      'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses by itself. You can choose seats again and pay with another card. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
     event_cancelled: 'The event was cancelled.',
     capture_refused:
       'Your bank first agreed and then refused to pay. The seats were freed. Nothing was charged.',

@@ -3,6 +3,7 @@ export const problemTexts = {
   title: 'That did not work',
   unexpected: 'Something went wrong on our side. Nothing was charged. Try again in a moment.',
   retry: 'Try again',
+  appeal: 'If this is a mistake, tell the organiser this reference; the limit can be lifted for you:',
   cooldown: {
     title: 'A short wait before you hold seats again',
     why: 'Seats that you held were given back or lapsed without payment, and other people are waiting for them. Nothing was charged, and nothing is lost.',
@@ -31,6 +32,12 @@ export const problemTexts = {
     hold_gone: 'The time for these seats is over and they went back on sale. Nothing was charged.',
     unknown_hold: 'These seats are not held in this browser any more. Nothing was charged.',
     hold_quota: 'You may not hold more seats at once. Choose fewer.',
+    address_limit:
+      'Many seats are held from your internet connection at the moment, and one connection may hold only so many at once. Nothing was held for you and nothing was charged. Try again in half a minute, or use another connection, such as your phone’s own.',
+    too_many_claims:
+      'You asked for seats, or tried to pay, very often within a minute. Wait a few seconds, then try again. Nothing was charged, and seats that you hold stay yours.',
+    too_many_joins:
+      'Many people on your internet connection are joining the line at the moment. We try again for you in a few seconds. Joining is free.',
     cooldown:
       'Seats that you held were not paid. You can hold seats again in a short while. Nothing was charged.',
     hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',
@@ -41,6 +48,8 @@ export const problemTexts = {
     order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',
     account_limit:
       'No more tickets for this event can be bought with this e-mail address. Nothing was charged.',
+    visitor_limit:
+      'No more tickets for this event can be bought with this browser. Nothing was charged. The seats go back on sale when their time is over; you can give them back now.',
     code_unknown:
       'This event has no such access code. Check it: capitals, spaces and dashes do not matter. Nothing was charged.',
     code_ended: 'This access code is not valid any more. Ask whoever gave it to you. Nothing was charged.',
