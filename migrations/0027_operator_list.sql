@@ -389,11 +389,13 @@ CREATE FUNCTION order_taken(o orders) RETURNS bigint LANGUAGE sql STABLE AS $$
                   o.amount)
 $$;
 
--- As 0015, but never more than what was captured.
-CREATE OR REPLACE FUNCTION refund_make(
+-- As in 0015, but never more than what is left of the order's money (order_left, 0028). p_pays false: the tickets are cancelled and
+-- no money leaves, because it is back with the buyer already.
+DROP FUNCTION refund_make(uuid, uuid, uuid, text, text, text, text, text, uuid[], text, bigint, text, integer, boolean, text, integer);
+CREATE FUNCTION refund_make(
   p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text,
   p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text,
-  p_lease_ms integer)
+  p_lease_ms integer, p_pays boolean DEFAULT true)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   o orders; r refunds; v_named orders;
@@ -432,7 +434,7 @@ BEGIN
   IF v_unknown <> '{}' THEN RETURN jsonb_build_object('kind', 'not_valid', 'tickets', v_unknown); END IF;
   SELECT count(*) INTO v_valid FROM tickets WHERE event_no = o.event_no AND order_id = p_order AND status = 'sold';
   v_all := v_wanted <> '{}' AND cardinality(v_wanted) = v_valid;
-  SELECT order_taken(o) - coalesce(sum(amount), 0), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
+  SELECT order_left(o), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
   FROM refunds WHERE order_id = p_order;
 
   r.refund_id := p_refund; r.order_id := p_order; r.event_no := o.event_no; r.cancellation := p_cancellation;
@@ -442,6 +444,7 @@ BEGIN
   r.amount := v_prices + v_fees - r.fees_kept + r.order_fee + p_goodwill;
   r.amount := r.amount + (p_step - r.amount % p_step) % p_step;
   IF p_goodwill = 0 THEN r.amount := least(r.amount, v_left); END IF;
+  IF NOT p_pays THEN r.amount := 0; END IF;
   r.goodwill := r.amount - (v_prices + v_fees - r.fees_kept + r.order_fee);
   IF r.amount > v_left THEN RETURN jsonb_build_object('kind', 'too_much', 'amount', r.amount, 'most', v_left); END IF;
   IF r.amount = 0 AND v_wanted = '{}' THEN RETURN '{"kind":"nothing"}'; END IF;
@@ -477,7 +480,7 @@ BEGIN
   IF NOT p_cancellation THEN
     INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'refund', o.event_no, jsonb_build_object(
       'order', p_order, 'refund', p_refund, 'tickets', cardinality(v_wanted), 'amount', r.amount, 'goodwill', r.goodwill,
-      'fees', p_fees, 'seats', p_seats, 'reason', p_reason));
+      'fees', p_fees, 'seats', p_seats, 'pays', p_pays, 'reason', p_reason));
   END IF;
   RETURN jsonb_build_object('kind', 'made', 'order', order_json(o), 'refund', refund_json(r), 'seats', v_seats,
     'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));

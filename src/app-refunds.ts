@@ -2,6 +2,7 @@ import type { HoldsReader } from './app-stores.ts';
 import { type CancelEvent, createCancelEvent } from './checkout/cancel-event.ts';
 import { createOperatorDesk, type OperatorDesk } from './checkout/operator-desk.ts';
 import { createRefunds, type Refunds } from './checkout/refunds.ts';
+import { createReversals } from './checkout/reversals.ts';
 import type { OrganiserRefundsDeps } from './http/organiser-refunds.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
 import type { PaymentProvider } from './payments/provider.ts';
@@ -38,10 +39,11 @@ export function openRefunds(parts: RefundParts): {
   const { db, record: orders, events, ...rest } = parts;
   const refundRecord = createRefundRecord({ db });
   const cancellations = createCancellationRecord({ db });
-  const refunds = createRefunds({ ...rest, record: refundRecord, orders });
+  const reversals = createReversals({ db, provider: parts.provider, log: parts.log });
+  const refunds = createRefunds({ ...rest, record: refundRecord, orders, reversals });
   const modes = events.modes;
   const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, refundRecord, modes });
-  const routes = { events, orders, refunds, refundRecord, cancelEvent, cancellations };
+  const routes = { events, orders, refunds, refundRecord, reversals, cancelEvent, cancellations };
   const desk = createOperatorDesk({ db, refunds, random: parts.random });
   return { refunds, cancelEvent, desk, routes };
 }

@@ -43,7 +43,7 @@ const keptMs = 3 * 24 * 3_600_000;
 /**
  * The provider's events, after they were stored and answered. What they say is not believed: of each object that they name the
  * present state is fetched, once however many its events are, and drives the order by the same conditional steps as everything
- * else (P6). Events of an object that is not known yet are kept and looked at again with growing gaps; after three days they
+ * else (P6). Events of payments that are not ours are noted and left alone. Events of an object that is not known yet are kept and looked at again with growing gaps; after three days they
  * end on the operator's list.
  */
 export function createInbox({ record, payments, clock, log }: InboxOptions): Inbox {
@@ -61,12 +61,12 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
   }
 
   async function look(one: ObjectEvents, pass: InboxPass): Promise<void> {
-    const { object, events, order } = one;
+    const { object, events, order, types } = one;
     pass.looked += 1;
     try {
-      const verdict = order ? await inspected(order) : await payments.inspectStray(object);
-      if (verdict === 'done') {
-        await record.eventsProcessed(events, null);
+      const verdict = order ? await inspected(order, types) : await payments.inspectStray(object, types);
+      if (verdict === 'done' || verdict === 'foreign') {
+        await record.eventsProcessed(events, verdict === 'foreign' ? 'foreign' : null);
         pass.processed += events.length;
         return;
       }
@@ -79,8 +79,8 @@ export function createInbox({ record, payments, clock, log }: InboxOptions): Inb
     }
   }
 
-  async function inspected(order: string): Promise<'done' | 'later'> {
-    return (await payments.inspect(order)) ? 'done' : 'later';
+  async function inspected(order: string, types: readonly string[]): Promise<'done' | 'later'> {
+    return (await payments.inspect(order, types)) ? 'done' : 'later';
   }
 
   async function notDone(one: ObjectEvents, verdict: 'later' | 'unknown', pass: InboxPass): Promise<void> {

@@ -27,7 +27,7 @@ import type { Refunds } from './refunds.ts';
 
 export interface OperatorDeskOptions {
   db: Db;
-  refunds: Pick<Refunds, 'retry' | 'elsewhere' | 'decided'>;
+  refunds: Pick<Refunds, 'make' | 'retry' | 'elsewhere' | 'decided'>;
   random: Random;
 }
 
@@ -139,7 +139,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     }
     if (operation) return onOperation(operation.operation, command);
     if (refund !== null) return onRefund(refund, command);
-    if (entry.startsWith('finding-')) return onFinding(Number(entry.slice('finding-'.length)), command);
+    if (entry.startsWith('finding-')) return onFinding(row, command);
     return dismissEvents(db, object!, command.actor, command.note);
   }
 
@@ -163,7 +163,8 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
         return (await refunds.retry(refund, actor)).kind === 'retried' ? 'done' : 'not_possible';
       }
       case 'look':
-        throw new Error('a look is no step of the operation');
+      case 'cancel_tickets':
+        throw new Error(`${action} is no step of the operation`);
       default:
         return impossible(action, 'action');
     }
@@ -183,8 +184,26 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     return outcome.kind === 'retried' || outcome.kind === 'elsewhere' ? 'done' : 'not_possible';
   }
 
-  async function onFinding(finding: number, { actor, note }: OperatorAct): Promise<OperatorStep['kind']> {
+  async function onFinding(row: ListedEntry, command: OperatorAct): Promise<OperatorStep['kind']> {
+    const { actor, note, action } = command;
+    const finding = Number(row.entry.slice('finding-'.length));
+    if (action === 'cancel_tickets' && !(await cancelTickets(row, command))) return 'not_possible';
     return (await settleFinding(db, { finding, actor, note })) ? 'done' : 'not_possible';
+  }
+
+  /** By a refund that pays nothing: its key is the entry, so that a repeat is the same one. */
+  async function cancelTickets(
+    { order, entry }: ListedEntry,
+    { actor, note }: OperatorAct,
+  ): Promise<boolean> {
+    const outcome = await refunds.make({
+      order: order!,
+      ...({ tickets: 'all', fees: 'returned', goodwill: 0, pays: false, seats: 'release' } as const),
+      requestKey: entry,
+      actor,
+      reason: note,
+    });
+    return outcome.kind === 'made' || outcome.kind === 'repeated';
   }
 
   return { list, act };
@@ -197,7 +216,7 @@ export function possibleActions(row: ListedEntry): EntryAction[] {
 
 function allows(action: EntryAction, row: ListedEntry): boolean {
   const { operation, orderState, captured, refunded, amount, kind } = row;
-  if (!operation) return true;
+  if (!operation) return action !== 'cancel_tickets' || orderState === 'paid';
   const underWay = operationsUnderWay.includes(operation.state);
   const isSale = operation.kind === 'capture' && underWay && orderState === 'confirmed';
   switch (action) {
@@ -212,6 +231,8 @@ function allows(action: EntryAction, row: ListedEntry): boolean {
       return operation.kind === 'refund' || operation.state === 'ending';
     case 'dismiss':
       return !underWay;
+    case 'cancel_tickets':
+      return false;
     default:
       return impossible(action, 'action');
   }

@@ -1,7 +1,7 @@
 import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { CodeRefusal, Order, OrderLine, ReachedLimit } from '../sales/record.ts';
+import type { CodeRefusal, Order, OrderLine, ReachedLimit, StoredEvent } from '../sales/record.ts';
 
 /** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
 export interface Checkout {
@@ -32,7 +32,7 @@ export interface Checkout {
   /** The visitor's unpaid order in the event, for a page that was reloaded. */
   findOpen(event: EventNo, visitor: Visitor): Promise<Order | null>;
   /** Stores a provider's event (twice is once), to be looked at by the inbox (P6). */
-  providerEvent(event: { id: string; type: string; object: string | null }): Promise<void>;
+  providerEvent(event: StoredEvent): Promise<void>;
 }
 
 export type CheckoutReserveOutcome =

@@ -8,6 +8,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { Claim, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
 import { createEnding } from './ending.ts';
 import { createLateMoney } from './late-money.ts';
+import { isForeign } from './reconcile-judge.ts';
 import {
   answerOf,
   believed,
@@ -56,15 +57,18 @@ export interface Payments {
   drive(operation: MoneyOperation): Promise<Standing>;
   /** From now on the operation is ended (for `reason`), and its object voided. */
   end(standing: Standing, reason: OrderEnd): Promise<Standing>;
-  /** Looks at a payment because the provider said so. False: somebody else is at it, ask again later. */
-  inspect(order: OrderId): Promise<boolean>;
   /** Looks again at refunds that succeeded some days ago: the bank may have sent them back. Returns how many orders. */
   checkRefunds(): Promise<number>;
   /**
-   * Looks at an object of the provider that no operation names. `unknown`: it is none of ours, as far as anybody can tell;
+   * Looks at a payment because the provider said so. False: somebody else is at it, ask again later. `types`: of the events that
+   * told of it.
+   */
+  inspect(order: OrderId, types: readonly string[]): Promise<boolean>;
+  /**
+   * Looks at an object of the provider that no operation names. `foreign`: it is not ours; `unknown`: nobody can tell yet;
    * `later`: it is one of an order that has something else to do first.
    */
-  inspectStray(object: string): Promise<'done' | 'later' | 'unknown'>;
+  inspectStray(object: string, types: readonly string[]): Promise<'done' | 'later' | 'unknown' | 'foreign'>;
 }
 
 /** So often is a closed order's late money kept waiting for an arbiter that does not answer; then it is voided. */
@@ -292,16 +296,28 @@ export function createPayments(options: PaymentsOptions): Payments {
     return step.kind === 'late' ? park(operation, 'unknown', { kind: 'pending', view }) : null;
   }
 
-  async function inspect(orderId: OrderId): Promise<boolean> {
+  async function inspect(orderId: OrderId, types: readonly string[]): Promise<boolean> {
     const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
     if (!order) return true;
-    const hasRefunds = operations.some(({ kind }) => kind === 'refund');
-    const refunded = hasRefunds && refunds ? await refunds.inspect(order, operations) : true;
     const underWay = operations.find((one) => isOpen(one) && one.kind !== 'refund');
-    if (!underWay) return (await inspectSettled(order, operations)) && refunded;
-    const [claimed] = await record.claim({ ...claimOf, limit: 1, operation: underWay.operation });
+    const settled = underWay ? await inspectUnderWay(underWay) : await inspectSettled(order, operations);
+    return (await inspectMoneyBack(orderId, types)) && settled;
+  }
+
+  async function inspectUnderWay({ operation }: MoneyOperation): Promise<boolean> {
+    const [claimed] = await record.claim({ ...claimOf, limit: 1, operation });
     if (claimed) await drive(claimed);
-    return claimed !== undefined && refunded;
+    return claimed !== undefined;
+  }
+
+  /** Our refunds as the provider shows them, and the money of a captured payment that went back or is disputed without us. */
+  async function inspectMoneyBack(orderId: OrderId, types: readonly string[]): Promise<boolean> {
+    if (!refunds) return true;
+    const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
+    const isTold = types.some((type) => provider.tellsOfMoneyBack(type));
+    const hasRefunds = operations.some(({ kind }) => kind === 'refund');
+    if (!order || !(hasRefunds || (isTold && isCaptured(operations)))) return true;
+    return refunds.inspect(order, operations);
   }
 
   async function checkRefunds(): Promise<number> {
@@ -318,7 +334,7 @@ export function createPayments(options: PaymentsOptions): Payments {
   /** Nothing is under way here, yet the provider speaks: a success after our last word would be a late one. */
   async function inspectSettled(order: Order, operations: MoneyOperation[]): Promise<boolean> {
     // What was taken for a sale is a refund's to give back.
-    if (operations.some(({ kind, state }) => kind === 'capture' && state === 'done')) return true;
+    if (isCaptured(operations)) return true;
     const last = operations.filter(({ kind }) => kind === 'authorise').at(-1);
     if (!last?.providerObject || !['reserved', 'closed', 'cancelled'].includes(order.state)) return true;
     const answer = await provider.lookup(last.providerObject);
@@ -350,12 +366,12 @@ export function createPayments(options: PaymentsOptions): Payments {
     return captured > 0 && !noted;
   }
 
-  async function inspectStray(object: string): Promise<'done' | 'later' | 'unknown'> {
+  async function inspectStray(object: string, types: readonly string[]) {
     const answer = await provider.lookup(object);
     const view = 'view' in answer ? answer.view : null;
-    if (view?.object !== object || !uuidForm.test(view.reference)) return 'unknown';
-    const order = await record.findOrder(view.reference);
-    if (!order) return 'unknown';
+    if (view?.object !== object) return 'unknown';
+    const order = uuidForm.test(view.reference) ? await record.findOrder(view.reference) : null;
+    if (!order) return isForeign(view, false) ? 'foreign' : 'unknown';
     const ids = newIds(order.order, 'stray');
     const command = {
       order: order.order,
@@ -367,7 +383,7 @@ export function createPayments(options: PaymentsOptions): Payments {
     const outcome = await surely(() => record.stray(command, claimOf));
     switch (outcome.kind) {
       case 'known':
-        return (await inspect(order.order)) ? 'done' : 'later';
+        return (await inspect(order.order, types)) ? 'done' : 'later';
       case 'adopted':
         await decided(outcome);
         return 'done';
@@ -388,4 +404,8 @@ export function createPayments(options: PaymentsOptions): Payments {
     standing.operation.kind === 'open' ? open(standing) : authorise(standing);
 
   return { claimOf, newIds, newEndKey, send, drive, end, inspect, checkRefunds, inspectStray };
+}
+
+function isCaptured(operations: readonly MoneyOperation[]): boolean {
+  return operations.some(({ kind, state }) => kind === 'capture' && state === 'done');
 }

@@ -4,8 +4,10 @@ import type { FindingKind, Misfit, OrderMoney } from '../sales/reconcile-finding
 /** How one payment of the provider stands beside the record. */
 export type Judgement =
   | { kind: 'fits' }
-  /** None of ours as far as anybody can tell, and no money is on it. */
+  /** It names an order that the record does not have, and no money is on it. */
   | { kind: 'idle' }
+  /** Another program's, or another installation's: it is counted and left alone. */
+  | { kind: 'foreign' }
   /** The saga is still at it, and will end it (P4). */
   | { kind: 'under_way' }
   /** It names our order, which does not know it: an opening whose answer was lost. `misfit`: money is on it. */
@@ -37,17 +39,15 @@ export function judgePayment(view: PaymentView, order: OrderMoney | null): Judge
     },
   });
   const money = `${view.amount} ${view.currency} (${status}, ${captured} captured, ${refunded} refunded)`;
+  if (isForeign(view, order !== null)) return { kind: 'foreign' };
   if (order === null) {
     if (!moneyStands) return { kind: 'idle' };
     return {
       kind: 'misfit',
-      misfit:
-        reference === ''
-          ? misfit('no_reference', `${object} over ${money} names no order`)
-          : misfit(
-              'unknown_order',
-              `${object} over ${money} names order ${reference}, which the record does not have`,
-            ),
+      misfit: misfit(
+        'unknown_order',
+        `${object} over ${money} names order ${reference || '(none)'}, which the record does not have`,
+      ),
     };
   }
   if (order.underWay) return { kind: 'under_way' };
@@ -74,6 +74,14 @@ export function judgePayment(view: PaymentView, order: OrderMoney | null): Judge
     return { kind: 'misfit', misfit: misfit('reservation_stands', says) };
   }
   return { kind: 'fits' };
+}
+
+/**
+ * Whether a payment of the account is not ours. One without the mark of an installation may be ours, made before payments were
+ * marked: then the record has its order.
+ */
+export function isForeign({ madeBy }: Pick<PaymentView, 'madeBy'>, isKnown: boolean): boolean {
+  return !isKnown && madeBy !== 'us';
 }
 
 /** The record names an object, and the provider says that there is none. */

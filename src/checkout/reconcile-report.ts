@@ -283,6 +283,7 @@ function createTally() {
       switch (judged.kind) {
         case 'fits':
         case 'idle':
+        case 'foreign':
           add(judged.kind, 1);
           fitting.push(subject);
           return;

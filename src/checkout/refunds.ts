@@ -19,11 +19,14 @@ import type {
   RetryRefundOutcome,
   SettleRefundCommand,
 } from '../sales/refunds.ts';
+import type { Reversal } from '../sales/reversals.ts';
 import { claimLeaseMs, type Standing } from './payments.ts';
+import type { Reversals } from './reversals.ts';
 
 export interface RefundsOptions {
   record: RefundRecord;
-  orders: Pick<SalesRecord, 'findOrder'>;
+  orders: Pick<SalesRecord, 'findOrder' | 'operationsOf'>;
+  reversals: Reversals;
   /** Null: refunds are only decided here, and given back by the workers. */
   provider: PaymentProvider | null;
   arbiter: Pick<Arbiter, 'project'>;
@@ -94,7 +97,7 @@ const pendingGapMaxMs = 6 * 3_600_000;
 const sameErrorsMax = 4;
 
 export function createRefunds(options: RefundsOptions): Refunds {
-  const { record, orders, arbiter, clock, random, log } = options;
+  const { record, orders, reversals, arbiter, clock, random, log } = options;
   const claimOf: Claim | null = options.provider && { owner: options.owner, leaseMs: claimLeaseMs };
   const asked = (): PaymentProvider => {
     assert(options.provider, 'a provider to ask');
@@ -121,6 +124,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
   async function preview(id: OrderId, wish: RefundWish): Promise<RefundPreview> {
     const order = await orders.findOrder(id);
     if (!order) return { kind: 'unknown_order' };
+    await lookFirst(order);
     const paid = await paidOrder(order);
     if (order.state !== 'paid' && (order.state !== 'cancelled' || paid.refunds.length === 0)) {
       return { kind: 'not_paid', order };
@@ -129,17 +133,28 @@ export function createRefunds(options: RefundsOptions): Refunds {
   }
 
   async function paidOrder(order: Order): Promise<PaidOrder> {
-    const [tickets, refunds, taken] = await Promise.all([
+    const [tickets, refunds, taken, reversed] = await Promise.all([
       record.paidTickets(order.eventNo, order.order),
       record.ofOrder(order.order),
       record.taken(order.order),
+      reversals.ofOrder(order.order),
     ]);
-    return { tickets, orderFee: order.orderFee, refunds, taken };
+    const sumOf = (kind: Reversal['kind']): number =>
+      reversed.filter((one) => one.kind === kind).reduce((sum, one) => sum + one.taken, 0);
+    const without = { refundedThere: sumOf('refund'), disputed: sumOf('dispute') };
+    return { tickets, orderFee: order.orderFee, refunds, taken, ...without };
+  }
+
+  /** What somebody refunded at the provider a moment ago is not offered again. If it does not answer, the record decides. */
+  async function lookFirst(order: Order): Promise<void> {
+    if (!options.provider || order.state !== 'paid') return;
+    await inspect(order, await orders.operationsOf(order.order));
   }
 
   async function make(command: RefundCommand): Promise<RefundOutcome> {
     const order = await orders.findOrder(command.order);
     if (!order) return { kind: 'unknown_order' };
+    await lookFirst(order);
     const ids = { refund: random.uuid(), ...newAttempt(order.order) };
     const request = requestOf(command);
     const outcome = await surely(() =>
@@ -224,6 +239,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
         return takeIn(operation, answer.refund);
       case 'refused':
         log.warn({ order: order.order, detail: answer.detail }, 'a refund was refused');
+        await lookForReversals(order, operation.providerObject!);
         return settle({ operation: operation.operation, state: 'refused', detail: answer.detail });
       case 'unknown': {
         const stuck = answer.reason === 'server_error' && operation.attempts >= sameErrorsMax;
@@ -279,17 +295,23 @@ export function createRefunds(options: RefundsOptions): Refunds {
     surely(() => record.settle(command));
 
   async function inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
-    const attempts = operations.filter(({ kind }) => kind === 'refund');
-    if (attempts.length === 0 || !order.providerObject) return true;
-    const seen = await asked().refunds(order.providerObject);
+    const object = operations.find(
+      ({ kind, state }) => kind === 'capture' && state === 'done',
+    )?.providerObject;
+    if (!object) return true;
+    const seen = await asked().refunds(object);
     if (seen.kind === 'unknown') return false;
     for (const view of seen.refunds) {
       const known = operations.find(({ operation }) => operation === view.reference);
-      // One that was made by hand at the provider: the audit puts its sums beside ours.
-      if (!known) log.warn({ order: order.order, refund: view.refund }, 'a refund that is not ours');
-      else if (known.kind === 'refund' && tells(view, known)) await takeIn(known, view);
+      if (known?.kind === 'refund' && tells(view, known)) await takeIn(known, view);
     }
-    return true;
+    return reversals.inspect(order, object, seen.refunds);
+  }
+
+  /** The usual reason of a refusal: somebody refunded the payment at the provider, or it is disputed. */
+  async function lookForReversals(order: Order, object: string): Promise<void> {
+    const seen = await asked().refunds(object);
+    if (seen.kind === 'done') await reversals.inspect(order, object, seen.refunds);
   }
 
   async function decided(order: Order, seats: DecidedSeat[]): Promise<void> {
@@ -338,7 +360,8 @@ function tells(view: RefundView, { state }: MoneyOperation): boolean {
 }
 
 /** What a repeat with the same key has to bring again. */
-function requestOf({ tickets, fees, goodwill, seats, reason }: RefundCommand): string {
-  const wish = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats, reason];
+function requestOf({ tickets, fees, goodwill, pays, seats, reason }: RefundCommand): string {
+  const all = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats, reason];
+  const wish = pays === false ? [...all, 'unpaid'] : all;
   return createHash('sha256').update(JSON.stringify(wish)).digest('base64url');
 }

@@ -32,6 +32,10 @@ export interface PaidOrder {
   refunds: readonly GivenBack[];
   /** What was captured; what the order cost unless an operator accepted less. */
   taken?: number;
+  /** What was refunded at the provider without us. */
+  refundedThere?: number;
+  /** What disputes of the buyer's bank have taken. */
+  disputed?: number;
 }
 
 export interface RefundWish {
@@ -40,6 +44,8 @@ export interface RefundWish {
   /** `returned`: the tickets' fees too, and the order's fee when no ticket stays valid. */
   fees: 'returned' | 'kept';
   goodwill: number;
+  /** False: the tickets are cancelled and no money leaves, because it is back with the buyer already. */
+  pays?: boolean;
 }
 
 export type RefundDecision =
@@ -60,7 +66,7 @@ export function capturedOf({ tickets, orderFee }: PaidOrder): number {
 
 /**
  * P8: what captured − refunded has to be once every refund has gone through: valid tickets with their fees, the fees that
- * were kept, less goodwill.
+ * were kept, less goodwill and what was refunded without us. A dispute is no refund: the provider counts it apart.
  */
 export function dueOf(order: PaidOrder): number {
   const valid = order.tickets.filter((ticket) => ticket.valid).map(({ price, fee }) => price + fee);
@@ -69,6 +75,7 @@ export function dueOf(order: PaidOrder): number {
     orderFee: order.orderFee - sum(order.refunds.map((refund) => refund.orderFee)),
     feesKept: sum(order.refunds.map(({ feesKept }) => feesKept)),
     goodwill: sum(order.refunds.map(({ goodwill }) => goodwill)),
+    refundedThere: order.refundedThere ?? 0,
   });
 }
 
@@ -78,19 +85,22 @@ export function dueSum(sums: {
   orderFee: number;
   feesKept: number;
   goodwill: number;
+  refundedThere: number;
 }): number {
-  return sums.valid + sums.orderFee + sums.feesKept - sums.goodwill;
+  return sums.valid + sums.orderFee + sums.feesKept - sums.goodwill - sums.refundedThere;
 }
 
-/** What can still be given back: nothing is given back twice, nor more than was taken. */
+/** What can still be given back: nothing is given back twice, nor more than was taken and is still there. */
 export function leftOf(order: PaidOrder): number {
-  return (order.taken ?? capturedOf(order)) - sum(order.refunds.map(({ amount }) => amount));
+  const { refundedThere = 0, disputed = 0 } = order;
+  const decided = sum(order.refunds.map(({ amount }) => amount));
+  return Math.max(0, (order.taken ?? capturedOf(order)) - decided - refundedThere - disputed);
 }
 
 /**
  * What a refund would do. `step`: sums leave only in multiples of it (`stepOf`); this is the one place that rounds, up and
  * so in the buyer's favour, and what that adds is goodwill. Tickets alone never come to more than what is left, which earlier
- * goodwill made less: so an order can always be refunded to its end.
+ * goodwill, or a refund or dispute without us, made less: so an order can always be refunded to its end.
  */
 export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): RefundDecision {
   const { goodwill } = wish;
@@ -109,7 +119,8 @@ export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): 
   const exact = ofTickets + goodwill;
   const rounded = exact + ((step - (exact % step)) % step);
   const most = leftOf(order);
-  const amount = goodwill === 0 ? Math.min(rounded, most) : rounded;
+  const paid = goodwill === 0 ? Math.min(rounded, most) : rounded;
+  const amount = wish.pays === false ? 0 : paid;
   if (amount > most) return { kind: 'too_much', amount, most };
   if (amount === 0 && wanted.length === 0) return { kind: 'nothing' };
   const tickets = wanted.map(({ ticket }) => ticket);

@@ -3,7 +3,15 @@
  * console and the command line all show these words. An operation's `attention` (and the CHECK on its column), the kinds of
  * findings and the list itself take their names from here.
  */
-export const entryActions = ['look', 'give_back', 'accept', 'retry', 'settle', 'dismiss'] as const;
+export const entryActions = [
+  'look',
+  'give_back',
+  'accept',
+  'retry',
+  'settle',
+  'cancel_tickets',
+  'dismiss',
+] as const;
 export type EntryAction = (typeof entryActions)[number];
 
 export interface ActionWords {
@@ -22,7 +30,7 @@ export interface EntryWords {
 }
 
 /** Actions that have to say why: the note is kept in the audit log. */
-export const actionsWithNote: readonly EntryAction[] = ['accept', 'settle', 'dismiss'];
+export const actionsWithNote: readonly EntryAction[] = ['accept', 'settle', 'cancel_tickets', 'dismiss'];
 
 const lookAgain: ActionWords = {
   label: 'Look again now',
@@ -175,13 +183,50 @@ const finding = (title: string, means: string, charged: string): EntryWords => (
   actions: { look: lookAgain, dismiss: dismissed },
 });
 
+/** Its tickets are valid until somebody decides otherwise; a part of them is cancelled on the order's page. */
+const reversal = (title: string, means: string, charged: string): EntryWords => ({
+  title,
+  means,
+  charged,
+  actions: {
+    look: lookAgain,
+    cancel_tickets: {
+      label: 'Cancel the tickets, pay nothing more',
+      does: 'All valid tickets of the order are void at once, and its seats are free again. No money is given back by us. To cancel some of the tickets only, refund them on the order’s page without paying.',
+    },
+    dismiss: {
+      label: 'Keep the tickets valid',
+      does: 'The entry leaves the list with your note. The tickets stay valid, the seats stay sold, and no money moves.',
+    },
+  },
+});
+
+/** Money that left a payment without us. */
+const reversalEntries = {
+  foreign_refund: reversal(
+    'A refund was made at the provider',
+    'Somebody refunded this payment on the provider’s own pages, or by another program. The tickets are still valid.',
+    'The buyer has the refunded amount back, or gets it back within days. We do not refund it a second time.',
+  ),
+  dispute_opened: reversal(
+    'The buyer’s bank disputes a payment',
+    'The buyer told their bank that they did not make or do not accept this payment. Answer at the provider in time, or the dispute is lost. The tickets are still valid.',
+    'The provider has withdrawn the amount from your account, with a fee. Only for an inquiry it is still there. We do not refund what was withdrawn.',
+  ),
+  dispute_won: reversal(
+    'A dispute was won',
+    'The bank decided for you. Tickets that were cancelled meanwhile stay cancelled; refund the buyer if you owe them the money.',
+    'The provider has returned the amount to you. Its fee may be lost.',
+  ),
+  dispute_lost: reversal(
+    'A dispute was lost',
+    'The bank decided for the buyer. The tickets are still valid if nobody cancelled them.',
+    'The buyer has the amount back. The provider’s fee is lost.',
+  ),
+} satisfies Record<string, EntryWords>;
+
 /** What the comparison with the provider finds. */
 export const findingEntries = {
-  no_reference: finding(
-    'A payment without an order',
-    'The provider holds money that names no order of ours.',
-    'Somebody was charged, or an amount is reserved. Void or refund it at the provider if it is not yours.',
-  ),
   unknown_order: finding(
     'A payment of an order that we do not have',
     'The provider holds money that names an order which the record does not have. Look for a lost database.',
@@ -222,8 +267,11 @@ export const findingEntries = {
     'The order is sold, and no capture was ever written for it.',
     'Nothing was charged.',
   ),
+  ...reversalEntries,
 } satisfies Record<string, EntryWords>;
 export type FindingKind = keyof typeof findingEntries;
+/** Told by the provider's refunds and disputes, and ended by an operator: the comparison of payments says nothing about them. */
+export const reversalFindings = Object.keys(reversalEntries) as FindingKind[];
 
 /** All kinds of entries. */
 export const operatorEntries = {

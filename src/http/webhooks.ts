@@ -32,7 +32,8 @@ export function registerWebhooks(
       const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const event = provider.parseWebhook(bytes, typeof signature === 'string' ? signature : undefined);
       if (!event) throw problem('signature_invalid');
-      await checkout.providerEvent(event);
+      const { id, type, object, madeBy } = event;
+      await checkout.providerEvent({ id, type, object, foreign: madeBy === 'others' });
       return reply.header('cache-control', 'no-store').send({ received: true });
     },
   );

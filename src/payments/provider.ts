@@ -27,6 +27,8 @@ export interface PaymentProvider {
   refund(command: RefundCommand): Promise<RefundAnswer>;
   /** All refunds of a captured object as they now stand, in any order, each with the reference that it was asked with. */
   refunds(object: ProviderObjectId): Promise<RefundsAnswer>;
+  /** All disputes (chargebacks, inquiries) of a captured object as they now stand, in any order. */
+  disputes(object: ProviderObjectId): Promise<DisputesAnswer>;
   /** The object's present state by the provider's id: `done` with a view of any status, or `unknown`. */
   lookup(object: ProviderObjectId): Promise<ProviderAnswer>;
   /**
@@ -34,8 +36,14 @@ export interface PaymentProvider {
    * verdict about one of them. What is opened while the pages are read may be missing.
    */
   list(query: ListQuery): Promise<ListAnswer>;
+  /** All of the account's refunds that were made in a window, newest first, page by page. */
+  listRefunds(query: ListQuery): Promise<PageAnswer<RefundView>>;
+  /** All of the account's disputes that were opened in a window, newest first, page by page. */
+  listDisputes(query: ListQuery): Promise<PageAnswer<DisputeView>>;
   /** Checks the signature over the raw bytes; null when it is forged, stale or malformed. */
   parseWebhook(rawBody: Uint8Array, signature: string | undefined): ProviderEvent | null;
+  /** Whether an event of this type may be about money that went back or is disputed. */
+  tellsOfMoneyBack(type: string): boolean;
   /** Cheap reachability probe for `doctor` and `/readyz`. */
   ping(): Promise<{ ok: true } | { ok: false; reason: string }>;
 }
@@ -103,6 +111,12 @@ export type PaymentStatus =
   | 'captured'
   | 'cancelled';
 
+/**
+ * Whose payment it is by the mark that each installation leaves in it. `unmarked`: it names an order and no installation, as ours
+ * did before they were marked. `others`: another installation's, or of another program.
+ */
+export type MadeBy = 'us' | 'others' | 'unmarked';
+
 export interface PaymentView {
   object: ProviderObjectId;
   status: PaymentStatus;
@@ -110,6 +124,7 @@ export interface PaymentView {
   amount: number;
   currency: string;
   reference: string;
+  madeBy: MadeBy;
   /** Minor units that were taken / given back so far. */
   captured: number;
   refunded: number;
@@ -158,6 +173,10 @@ export type ListAnswer =
   | { kind: 'page'; payments: ListedPayment[]; next: string | null }
   | { kind: 'unknown'; reason: UnknownReason; detail: string };
 
+export type PageAnswer<View> =
+  | { kind: 'page'; views: View[]; next: string | null }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
+
 export type UnknownReason =
   | 'timeout'
   | 'connection'
@@ -175,7 +194,32 @@ export interface RefundView {
   status: 'pending' | 'succeeded' | 'failed';
   /** Why it waits or failed, in the provider's words; null when it does neither. */
   reason: string | null;
+  /** Epoch ms by the provider's clock. */
+  createdAt: number;
 }
+
+export interface DisputeView {
+  dispute: string;
+  object: ProviderObjectId;
+  /** Minor units; usually what was captured, sometimes a part. */
+  amount: number;
+  currency: string;
+  /** `open`: it waits for an answer or for the bank. `won`: the money is or stays ours. */
+  status: 'open' | 'won' | 'lost';
+  /** Only a question of the bank: no money was withdrawn, and the payment can still be refunded. */
+  inquiry: boolean;
+  /** In the provider's words. */
+  reason: string;
+  /** Epoch ms until which it can be answered; null: not any more. */
+  respondBy: number | null;
+  /** What the provider charges for it beside the amount, in the account's currency; null: nothing. */
+  fee: { amount: number; currency: string } | null;
+  createdAt: number;
+}
+
+export type DisputesAnswer =
+  | { kind: 'done'; disputes: DisputeView[] }
+  | { kind: 'unknown'; reason: UnknownReason; detail: string };
 
 export type RefundAnswer =
   | { kind: 'done' | 'pending'; refund: RefundView }
@@ -190,6 +234,8 @@ export interface ProviderEvent {
   /** The provider's id of the event: deliveries repeat it. */
   id: string;
   type: string;
-  /** The payment object it is about; null for events that concern none of ours. */
+  /** The payment object it is about; null for events that concern no payment. */
   object: ProviderObjectId | null;
+  /** Null: the event does not say. */
+  madeBy: MadeBy | null;
 }

@@ -1,6 +1,8 @@
 import Stripe from 'stripe';
 import type {
   DeclineCode,
+  DisputeView,
+  MadeBy,
   PaymentStatus,
   PaymentView,
   ProviderAnswer,
@@ -55,7 +57,15 @@ export function paymentStatus(status: string): PaymentStatus | null {
   return STATUS[status] ?? null;
 }
 
-export function viewOf(intent: Stripe.PaymentIntent): PaymentView | null {
+/** By the metadata that we leave in every payment: always an order, and since objects are marked the installation. */
+export function madeBy(metadata: Stripe.Metadata, installation: string | null): MadeBy {
+  const mark = metadata.installation;
+  if (!mark) return metadata.order ? 'unmarked' : 'others';
+  if (installation === null) return 'unmarked';
+  return mark === installation ? 'us' : 'others';
+}
+
+export function viewOf(intent: Stripe.PaymentIntent, installation: string | null = null): PaymentView | null {
   const status = paymentStatus(intent.status);
   if (status === null) return null;
   const charge = typeof intent.latest_charge === 'object' ? intent.latest_charge : null;
@@ -68,6 +78,7 @@ export function viewOf(intent: Stripe.PaymentIntent): PaymentView | null {
     amount: intent.amount,
     currency: intent.currency.toUpperCase(),
     reference: intent.metadata.order ?? '',
+    madeBy: madeBy(intent.metadata, installation),
     captured: intent.amount_received,
     // A cancelled reservation shows as a refund of a charge that was never captured: no money came, none went back.
     refunded: charge?.captured ? charge.amount_refunded : 0,
@@ -107,7 +118,37 @@ export function refundViewOf(refund: Stripe.Refund): RefundView {
     currency: refund.currency.toUpperCase(),
     status: refundStatus(refund.status),
     reason: refund.failure_reason ?? refund.pending_reason ?? null,
+    createdAt: refund.created * 1000,
   };
+}
+
+/** Statuses in which the bank has decided, or nothing is left to decide, for us. */
+const DISPUTE_WON = ['won', 'warning_closed', 'prevented'];
+
+export function disputeViewOf(dispute: Stripe.Dispute): DisputeView {
+  const { payment_intent: intent, evidence_details: evidence } = dispute;
+  const fees = dispute.balance_transactions.filter(({ fee }) => fee > 0);
+  return {
+    dispute: dispute.id,
+    object: typeof intent === 'string' ? intent : (intent?.id ?? ''),
+    amount: dispute.amount,
+    currency: dispute.currency.toUpperCase(),
+    status: disputeStatus(dispute.status),
+    inquiry: dispute.status.startsWith('warning_') || dispute.is_charge_refundable,
+    reason: dispute.reason,
+    respondBy: dispute.status.endsWith('needs_response') && evidence.due_by ? evidence.due_by * 1000 : null,
+    fee:
+      fees.length === 0
+        ? null
+        : { amount: fees.reduce((sum, { fee }) => sum + fee, 0), currency: fees[0]!.currency.toUpperCase() },
+    createdAt: dispute.created * 1000,
+  };
+}
+
+/** A status that is new to us is open: a person looks. */
+function disputeStatus(status: string): DisputeView['status'] {
+  if (status === 'lost') return 'lost';
+  return DISPUTE_WON.includes(status) ? 'won' : 'open';
 }
 
 /** `requires_action` and whatever comes new wait for somebody; only Stripe's plain words are final. */

@@ -7,9 +7,10 @@ import type { Logger } from '../runtime/log.ts';
 import type {
   AuthoriseCommand,
   CaptureCommand,
-  ListAnswer,
+  DisputesAnswer,
   ListQuery,
   OpenCommand,
+  PageAnswer,
   PaymentProvider,
   PaymentView,
   ProviderAnswer,
@@ -17,10 +18,17 @@ import type {
   RefundAnswer,
   RefundCommand,
   RefundsAnswer,
-  RefundView,
   VoidCommand,
 } from './provider.ts';
-import { refundViewOf, unknown, type Verdict, verdictOf, viewOf } from './stripe-answers.ts';
+import {
+  disputeViewOf,
+  madeBy,
+  refundViewOf,
+  unknown,
+  type Verdict,
+  verdictOf,
+  viewOf,
+} from './stripe-answers.ts';
 import { type Judge, judgeAuthorise, judgeCapture, judgeVoid } from './stripe-judges.ts';
 
 export interface StripeOptions {
@@ -29,6 +37,8 @@ export interface StripeOptions {
   webhookSecrets: string[];
   /** `https://api.stripe.com` unless it is the simulator or a proxy. */
   apiBase?: string;
+  /** Names this installation in the metadata of what is created; null: it is not known (yet). */
+  installation?: () => string | null;
   /** Silence after which a call is given up as unknown, ms. The SDK's own default is 80 s. */
   timeoutMs?: number;
   log: Logger;
@@ -53,24 +63,39 @@ const EXPAND = ['latest_charge', 'payment_method'];
 export function createStripeProvider(options: StripeOptions): PaymentProvider {
   const stripe = createClient(options);
   const secrets = options.webhookSecrets.map((secret) => secret.trim()).filter((secret) => secret !== '');
-  const { look, attempt } = createAttempts(stripe, options.log);
+  const installation = options.installation ?? (() => null);
+  const { look, attempt } = createAttempts(stripe, options.log, installation);
 
   return {
     name: 'stripe',
     capabilities: { hold: true, partialCapture: true, voidIsFinal: true, windowSeconds: HOLD_WINDOW_S },
-    open: async (command) => attempt(creation(stripe, command), null, (view) => ({ kind: 'done', view })),
+    open: async (command) =>
+      attempt(creation(stripe, command, installation()), null, (view) => ({ kind: 'done', view })),
     authorise: async (command) => attempt(confirmation(stripe, command), command.object, judgeAuthorise),
     capture: async (command) => attempt(capturing(stripe, command), command.object, judgeCapture),
     void: async (command) => attempt(cancellation(stripe, command), command.object, judgeVoid),
-    refund: async (command) => refund(stripe, command, options.log),
+    refund: async (command) => refund(stripe, command, installation(), options.log),
     refunds: (object) => refundsOf(stripe, object),
+    disputes: (object) => disputesOf(stripe, object),
     lookup: async (object) => {
       const found = await look(object);
       return 'kind' in found ? found : { kind: 'done', view: found };
     },
-    list: async (query) => listPayments(stripe, query),
+    list: async (query) => {
+      const view = (intent: Stripe.PaymentIntent) => ({
+        object: intent.id,
+        createdAt: intent.created * 1000,
+        view: viewOf(intent, installation()),
+      });
+      const expand = EXPAND.map((field) => `data.${field}`);
+      const page = await pageOf(query, (params) => stripe.paymentIntents.list({ ...params, expand }), view);
+      return page.kind === 'page' ? { kind: 'page', payments: page.views, next: page.next } : page;
+    },
+    listRefunds: (query) => pageOf(query, (params) => stripe.refunds.list(params), refundViewOf),
+    listDisputes: (query) => pageOf(query, (params) => stripe.disputes.list(params), disputeViewOf),
     parseWebhook: (rawBody, signature) =>
-      parseWebhook(stripe, secrets, rawBody, signature, options.clock.now()),
+      parseWebhook(stripe, secrets, installation(), rawBody, signature, options.clock.now()),
+    tellsOfMoneyBack: (type) => !type.startsWith('payment_intent.'),
     ping: async () => {
       try {
         await stripe.balance.retrieve({}, { timeout: PING_TIMEOUT_MS });
@@ -85,7 +110,7 @@ export function createStripeProvider(options: StripeOptions): PaymentProvider {
 type Call = () => Promise<Stripe.PaymentIntent>;
 type Unknown = ProviderAnswer & { kind: 'unknown' };
 
-function creation(stripe: Stripe, command: OpenCommand): Call {
+function creation(stripe: Stripe, command: OpenCommand, installation: string | null): Call {
   const options = keyed(command.key);
   const params: Stripe.PaymentIntentCreateParams = {
     amount: minor(command.amount),
@@ -96,10 +121,15 @@ function creation(stripe: Stripe, command: OpenCommand): Call {
     // An empty text is refused. No `receipt_email`: Stripe would mail a receipt of its own beside ours, and an address
     // that it finds odd would refuse the whole payment.
     ...(command.description && { description: command.description }),
-    metadata: { order: command.reference, event: command.eventId },
+    metadata: { order: command.reference, event: command.eventId, ...marked(installation) },
     expand: EXPAND,
   };
   return () => stripe.paymentIntents.create(params, options);
+}
+
+/** Two installations, or a shop beside ours, may share an account: each leaves the others' objects alone. */
+function marked(installation: string | null): { installation?: string } {
+  return installation === null ? {} : { installation };
 }
 
 function confirmation(stripe: Stripe, command: AuthoriseCommand): Call {
@@ -137,15 +167,18 @@ interface Attempts {
   attempt(call: Call, object: string | null, judge: Judge): Promise<ProviderAnswer>;
 }
 
-function createAttempts(stripe: Stripe, log: Logger): Attempts {
+function createAttempts(stripe: Stripe, log: Logger, installation: () => string | null): Attempts {
   const look = async (object: string): Promise<PaymentView | Unknown> => {
-    const verdict = await answerOf(() => stripe.paymentIntents.retrieve(object, { expand: EXPAND }));
+    const verdict = await answerOf(
+      () => stripe.paymentIntents.retrieve(object, { expand: EXPAND }),
+      installation(),
+    );
     if (verdict.kind === 'view') return same(object, verdict.view);
     return unknown(verdict.kind === 'unknown' ? verdict.reason : 'not_found', verdict.detail);
   };
 
   const attempt = async (call: Call, object: string | null, judge: Judge): Promise<ProviderAnswer> => {
-    const verdict = await answerOf(call);
+    const verdict = await answerOf(call, installation());
     switch (verdict.kind) {
       case 'view': {
         const view = same(object ?? verdict.view.object, verdict.view);
@@ -155,7 +188,7 @@ function createAttempts(stripe: Stripe, log: Logger): Attempts {
         log.warn({ object, reason: verdict.reason, detail: verdict.detail }, 'stripe: outcome unknown');
         return verdict;
       case 'refused': {
-        const view = verdict.intent ? viewOf(verdict.intent) : null;
+        const view = verdict.intent ? viewOf(verdict.intent, installation()) : null;
         log.info({ object, detail: verdict.detail }, 'stripe: refused');
         return { kind: 'refused', decline: verdict.decline, detail: verdict.detail, view };
       }
@@ -177,10 +210,13 @@ function same(object: string, view: PaymentView): PaymentView | Unknown {
   return unknown('server_error', `asked about ${object}, answered about ${view.object}`);
 }
 
-async function answerOf(call: Call): Promise<Verdict | { kind: 'view'; view: PaymentView }> {
+async function answerOf(
+  call: Call,
+  installation: string | null,
+): Promise<Verdict | { kind: 'view'; view: PaymentView }> {
   try {
     const intent = await call();
-    const view = viewOf(intent);
+    const view = viewOf(intent, installation);
     return view ? { kind: 'view', view } : unknown('server_error', `unknown status ${intent.status}`);
   } catch (fault) {
     return verdictOf(fault);
@@ -222,33 +258,43 @@ function createClient(options: StripeOptions): Stripe {
 /** As many as Stripe gives at once. */
 const PAGE_MAX = 100;
 
-async function listPayments(stripe: Stripe, query: ListQuery): Promise<ListAnswer> {
-  const params: Stripe.PaymentIntentListParams = {
+type PageParams = Stripe.PaginationParams & { created: Stripe.RangeQueryParam };
+
+/** One page of a list by creation. */
+async function pageOf<Row extends { id: string }, View>(
+  query: ListQuery,
+  fetchPage: (params: PageParams) => PromiseLike<{ data: Row[]; has_more: boolean }>,
+  view: (row: Row) => View,
+): Promise<PageAnswer<View>> {
+  const params: PageParams = {
     created: { gte: Math.floor(query.createdFrom / 1000), lte: Math.ceil(query.createdTo / 1000) },
     limit: PAGE_MAX,
-    expand: EXPAND.map((field) => `data.${field}`),
     ...(query.cursor !== null && { starting_after: query.cursor }),
   };
   try {
-    const page = await stripe.paymentIntents.list(params);
-    const payments = page.data.map((intent) => ({
-      object: intent.id,
-      createdAt: intent.created * 1000,
-      view: viewOf(intent),
-    }));
-    return { kind: 'page', payments, next: page.has_more ? (payments.at(-1)?.object ?? null) : null };
+    const page = await fetchPage(params);
+    return {
+      kind: 'page',
+      views: page.data.map(view),
+      next: page.has_more ? (page.data.at(-1)?.id ?? null) : null,
+    };
   } catch (fault) {
     const verdict = verdictOf(fault);
     return unknown(verdict.kind === 'unknown' ? verdict.reason : 'server_error', verdict.detail);
   }
 }
 
-async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Promise<RefundAnswer> {
+async function refund(
+  stripe: Stripe,
+  command: RefundCommand,
+  installation: string | null,
+  log: Logger,
+): Promise<RefundAnswer> {
   const options = keyed(command.key);
   const params = {
     payment_intent: command.object,
     amount: minor(command.amount),
-    metadata: { refund: command.reference },
+    metadata: { refund: command.reference, ...marked(installation) },
   };
   try {
     const made = await stripe.refunds.create(params, options);
@@ -271,31 +317,41 @@ async function refund(stripe: Stripe, command: RefundCommand, log: Logger): Prom
   }
 }
 
-const REFUNDS_PAGE = 100;
-
 async function refundsOf(stripe: Stripe, object: string): Promise<RefundsAnswer> {
-  const found: RefundView[] = [];
+  const all = await allOf((params) => stripe.refunds.list({ payment_intent: object, ...params }));
+  return 'kind' in all ? all : { kind: 'done', refunds: all.rows.map(refundViewOf) };
+}
+
+async function disputesOf(stripe: Stripe, object: string): Promise<DisputesAnswer> {
+  const all = await allOf((params) => stripe.disputes.list({ payment_intent: object, ...params }));
+  return 'kind' in all ? all : { kind: 'done', disputes: all.rows.map(disputeViewOf) };
+}
+
+/** All that one object has, page by page. */
+async function allOf<Row extends { id: string }>(
+  fetchPage: (params: Stripe.PaginationParams) => PromiseLike<{ data: Row[]; has_more: boolean }>,
+): Promise<{ rows: Row[] } | Unknown> {
+  const rows: Row[] = [];
   try {
     for (let after: string | undefined; ; ) {
-      const page = await stripe.refunds.list({
-        payment_intent: object,
-        limit: REFUNDS_PAGE,
+      const page = await fetchPage({
+        limit: PAGE_MAX,
         ...(after !== undefined && { starting_after: after }),
       });
-      found.push(...page.data.map(refundViewOf));
+      rows.push(...page.data);
       after = page.data.at(-1)?.id;
-      if (!page.has_more || after === undefined) return { kind: 'done', refunds: found };
+      if (!page.has_more || after === undefined) return { rows };
     }
   } catch (fault) {
     const verdict = verdictOf(fault);
-    if (verdict.kind === 'unknown') return verdict;
-    return { kind: 'unknown', reason: 'not_found', detail: verdict.detail };
+    return verdict.kind === 'unknown' ? verdict : unknown('not_found', verdict.detail);
   }
 }
 
 function parseWebhook(
   stripe: Stripe,
   secrets: string[],
+  installation: string | null,
   rawBody: Uint8Array,
   signature: string | undefined,
   now: number,
@@ -312,7 +368,7 @@ function parseWebhook(
         undefined,
         now,
       );
-      return eventOf(event);
+      return eventOf(event, installation);
     } catch {
       // Another secret may fit; what fits none is forged, stale or malformed, and all are answered alike.
     }
@@ -328,13 +384,25 @@ function isAhead(signature: string, now: number): boolean {
 }
 
 /** Signed, so it is Stripe's; still read with care, because another API version may shape it otherwise. */
-function eventOf(event: unknown): ProviderEvent | null {
+function eventOf(event: unknown, installation: string | null): ProviderEvent | null {
   const { id, type, data } = (event ?? {}) as { id?: unknown; type?: unknown; data?: { object?: unknown } };
   if (!isName(id) || !isName(type)) return null;
-  const about = (data?.object ?? {}) as { object?: unknown; id?: unknown; payment_intent?: unknown };
+  const about = (data?.object ?? {}) as {
+    object?: unknown;
+    id?: unknown;
+    payment_intent?: unknown;
+    metadata?: unknown;
+  };
   const intent = about.object === 'payment_intent' ? about.id : about.payment_intent;
   const expanded = typeof intent === 'object' && intent !== null ? (intent as { id?: unknown }).id : intent;
-  return { id, type, object: isName(expanded) ? expanded : null };
+  // Stripe copies a payment's metadata to its charges; refunds and disputes have their own, or none.
+  const carries = about.object === 'payment_intent' || about.object === 'charge';
+  return {
+    id,
+    type,
+    object: isName(expanded) ? expanded : null,
+    madeBy: carries ? madeBy((about.metadata ?? {}) as Stripe.Metadata, installation) : null,
+  };
 }
 
 /** Short and without control characters or halves of surrogate pairs: text that the record can keep. */

@@ -84,6 +84,8 @@ export interface AuditedOrder {
   orderFee: number;
   feesKept: number;
   goodwill: number;
+  /** What was refunded at the provider without us. */
+  refundedThere: number;
   /** Refunds that failed, or were given back by other means: decided, yet still with the provider. */
   notGivenBack: number;
   /** What is kept at the provider beyond that (negative: less), because an operator accepted it. */
@@ -103,7 +105,8 @@ export function auditedOrders(
     'audit_orders',
     `SELECT o.order_id AS "order", o.state, o.amount, o.currency, m.objects, m.tries, m.under_way AS "underWay",
         m.lingering, m.kind, t.sold AS "soldTickets", t.valid, r.refunds, o.order_fee - r.order_fee AS "orderFee",
-        r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack", o.accepted_difference AS accepted, m.strays
+        r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack", o.accepted_difference AS accepted, m.strays,
+        v.refunded AS "refundedThere"
      FROM orders o CROSS JOIN LATERAL (
        SELECT count(*) AS sold, coalesce(sum(price + fee), 0) AS valid FROM tickets
        WHERE event_no = $1 AND order_id = o.order_id AND status = 'sold') t
@@ -112,6 +115,8 @@ export function auditedOrders(
          coalesce(sum(goodwill), 0) AS goodwill,
          coalesce(sum(amount) FILTER (WHERE state IN ('failed','elsewhere')), 0) AS not_given_back
        FROM refunds WHERE order_id = o.order_id) r
+     CROSS JOIN LATERAL (
+       SELECT coalesce(sum(taken), 0) AS refunded FROM reversals WHERE order_id = o.order_id AND kind = 'refund') v
      CROSS JOIN LATERAL (
        SELECT coalesce(array_agg(DISTINCT provider_object) FILTER (WHERE provider_object IS NOT NULL), '{}') AS objects,
          ARRAY(SELECT s.provider_object FROM money_operations s WHERE s.order_id = o.order_id AND s.state = 'voided'

@@ -6,6 +6,7 @@ import type { Claim, EventsNote, ObjectEvents } from './record.ts';
 export function createInProcessInbox(clock: Pick<Clock, 'now'>) {
   interface Row {
     id: string;
+    type: string;
     object: string;
     receivedAt: number;
     /** Null: looked at no more. */
@@ -34,6 +35,7 @@ export function createInProcessInbox(clock: Pick<Clock, 'now'>) {
         object,
         order: ownerOf(object),
         events: mine.map(({ id }) => id),
+        types: [...new Set(mine.map(({ type }) => type))],
         attempts: Math.max(...mine.map(({ attempts }) => attempts)),
         ageMs: now - Math.min(...mine.map(({ receivedAt }) => receivedAt)),
       };
@@ -47,13 +49,13 @@ export function createInProcessInbox(clock: Pick<Clock, 'now'>) {
   }
 
   return {
-    store(event: { id: string; object: string | null }): { repeated: boolean } {
+    store(event: { id: string; type: string; object: string | null }): { repeated: boolean } {
       const repeated = stored.has(event.id);
       stored.add(event.id);
-      const { id, object } = event;
+      const { id, type, object } = event;
       const receivedAt = clock.now();
       if (!repeated && object !== null)
-        rows.push({ id, object, receivedAt, dueAt: receivedAt, attempts: 0, claimedUntil: null });
+        rows.push({ id, type, object, receivedAt, dueAt: receivedAt, attempts: 0, claimedUntil: null });
       return { repeated };
     },
     claim,

@@ -174,7 +174,9 @@ export async function endOfEntry(db: Db, entry: string): Promise<EntryAction | '
        WHERE $1 = 'operation' AND operation_id = CASE WHEN $1 = 'operation' THEN $2::uuid END
      UNION ALL SELECT CASE state WHEN 'elsewhere' THEN 'settle' ELSE 'retry' END FROM refunds
        WHERE $1 = 'refund' AND refund_id = CASE WHEN $1 = 'refund' THEN $2::uuid END
-     UNION ALL SELECT CASE settled_by WHEN 'reconcile' THEN 'other' ELSE 'dismiss' END FROM reconcile_findings
+     UNION ALL SELECT CASE WHEN settled_by = 'reconcile' THEN 'other'
+                   WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = f.order_id AND r.request_key = 'finding-' || f.finding_id)
+                   THEN 'cancel_tickets' ELSE 'dismiss' END FROM reconcile_findings f
        WHERE $1 = 'finding' AND finding_id = CASE WHEN $1 = 'finding' THEN $2::bigint END
      UNION ALL (SELECT CASE note WHEN 'dismissed' THEN 'dismiss' ELSE 'other' END FROM provider_events
        WHERE $1 = 'event' AND object = $2 LIMIT 1)`,

@@ -1,21 +1,19 @@
 import type { Db } from './db.ts';
-import type { Claim, EventsNote, ObjectEvents } from './record.ts';
+import type { Claim, EventsNote, ObjectEvents, StoredEvent } from './record.ts';
 
 /** The statements of the provider's events: an inbox, emptied by objects (migrations/0013_unknown.sql). */
 
-/** Stores the event once; what concerns no payment is only kept. */
-export async function storeProviderEvent(
-  db: Db,
-  event: { id: string; type: string; object: string | null },
-): Promise<{ repeated: boolean }> {
+/** Stores the event once; what concerns no payment, or a payment of others, is only kept. */
+export async function storeProviderEvent(db: Db, event: StoredEvent): Promise<{ repeated: boolean }> {
   const rows = await db.query<{ id: string }>(
     'provider_event_store',
     `INSERT INTO provider_events (provider_event_id, type, object, due_at, processed_at, note)
-     SELECT $1, $2, $3::text, CASE WHEN $3::text IS NOT NULL THEN at END, CASE WHEN $3::text IS NULL THEN at END,
-            CASE WHEN $3::text IS NULL THEN 'no_payment' END
-     FROM (SELECT clock_timestamp() AS at) now
+     SELECT $1, $2, $3::text, CASE WHEN note IS NULL THEN at END, CASE WHEN note IS NOT NULL THEN at END, note
+     FROM (SELECT clock_timestamp() AS at, CASE
+             WHEN $3::text IS NULL THEN 'no_payment'
+             WHEN $4 AND NOT EXISTS (SELECT 1 FROM money_operations m WHERE m.provider_object = $3) THEN 'foreign' END AS note) now
      ON CONFLICT (provider_event_id) DO NOTHING RETURNING provider_event_id AS id`,
-    [event.id, event.type, event.object],
+    [event.id, event.type, event.object, event.foreign ?? false],
   );
   return { repeated: rows.length === 0 };
 }

@@ -1,5 +1,5 @@
 import type { EventId, OrderId } from '../core/hold.ts';
-import type { FindingKind } from '../core/operator-list.ts';
+import { type FindingKind, reversalFindings } from '../core/operator-list.ts';
 import type { OrderState } from '../core/order.ts';
 import type { Db } from './db.ts';
 
@@ -149,6 +149,8 @@ const orderMoney = `
              coalesce(sum(amount) FILTER (WHERE kind = 'capture' AND state = 'done'), 0)
                + coalesce(max((answer #>> '{view,captured}')::bigint) FILTER (WHERE state = 'voided'), 0) AS captured,
              coalesce(sum(amount) FILTER (WHERE kind = 'refund' AND state = 'done'), 0)
+               + (SELECT coalesce(sum(v.taken), 0) FROM reversals v WHERE v.object = provider_object AND v.kind = 'refund'
+                    AND v.order_id = o.order_id)
                + coalesce(max((answer #>> '{view,refunded}')::bigint) FILTER (WHERE state = 'voided'), 0) AS refunded,
              bool_or(state IN ('open','waiting','unknown','ending') OR (kind = 'authorise' AND state = 'done' AND due_at IS NOT NULL))
                AS under_way
@@ -251,9 +253,9 @@ export async function unvisitedFindings(
   return db.query<Finding>(
     'reconcile_findings_unvisited',
     `SELECT ${findingColumns} FROM reconcile_findings
-     WHERE settled_at IS NULL AND last_seen_at < to_timestamp($1::float8 / 1000) AND finding_id > $2
+     WHERE settled_at IS NULL AND last_seen_at < to_timestamp($1::float8 / 1000) AND finding_id > $2 AND NOT kind = ANY ($4)
      ORDER BY finding_id LIMIT $3`,
-    [run.startedAt, after, limit],
+    [run.startedAt, after, limit, reversalFindings],
   );
 }
 

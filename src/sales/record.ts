@@ -389,7 +389,7 @@ export interface SalesRecord {
   /** Unpaid orders past their deadline with nothing under way. */
   overdue(limit: number): Promise<OrderId[]>;
   /** Stores a provider's event; twice is once. Due at once, but for one that concerns no payment. */
-  providerEvent(event: { id: string; type: string; object: string | null }): Promise<{ repeated: boolean }>;
+  providerEvent(event: StoredEvent): Promise<{ repeated: boolean }>;
   /** Claims the events that are due of up to `limit` objects, those that wait longest first. */
   claimEvents(claim: Claim & { limit: number }): Promise<ObjectEvents[]>;
   /** These are looked at no more. `note`: of an end that was not brought about by their payment. */
@@ -409,10 +409,19 @@ export interface ObjectEvents {
   /** The order that the object is or was a payment of, as far as is known. */
   order: OrderId | null;
   events: string[];
+  types: string[];
   /** Looks at them so far, this one included. */
   attempts: number;
   /** Milliseconds since the first of them came. */
   ageMs: number;
 }
-/** `dismissed`: an operator took them off the list. */
-export type EventsNote = 'no_payment' | 'unknown_object' | 'dismissed';
+/** `dismissed`: an operator took them off the list. `foreign`: of a payment that is not ours. */
+export type EventsNote = 'no_payment' | 'unknown_object' | 'dismissed' | 'foreign';
+
+export interface StoredEvent {
+  id: string;
+  type: string;
+  object: string | null;
+  /** By its own words about a payment of others; what the record knows is ours all the same. */
+  foreign?: boolean;
+}

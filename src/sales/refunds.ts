@@ -238,7 +238,7 @@ function makeRefund(
 ): Promise<MakeRefundOutcome> {
   return one(
     'refund_make',
-    `SELECT refund_make($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false, $14, $15) AS result`,
+    `SELECT refund_make($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false, $14, $15, $16) AS result`,
     [
       command.refund,
       command.order,
@@ -255,6 +255,7 @@ function makeRefund(
       command.step,
       claim?.owner ?? null,
       claim?.leaseMs ?? 0,
+      command.pays ?? true,
     ],
   );
 }

@@ -125,6 +125,7 @@ export function viewOf(operation: MoneyOperation, status: PaymentView['status'])
     status,
     amount: operation.amount,
     currency: operation.currency,
+    madeBy: 'us',
     reference: operation.order,
     captured: status === 'captured' ? operation.amount : 0,
     refunded: 0,

@@ -2,6 +2,7 @@ import { createCancelEvent } from '../../src/checkout/cancel-event.ts';
 import { createCheckout } from '../../src/checkout/checkout.ts';
 import { createReconciler } from '../../src/checkout/reconcile.ts';
 import { createRefunds } from '../../src/checkout/refunds.ts';
+import { createReversals } from '../../src/checkout/reversals.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -38,7 +39,15 @@ const arbiter = {
   extend: () => Promise.reject(new Error('nobody buys a seat of a cancelled event')),
   release: () => Promise.reject(new Error('no hold is left')),
 };
-const refunds = createRefunds({ ...runtime, record: refundRecord, orders: record, provider, arbiter });
+const reversals = createReversals({ ...runtime, db, provider });
+const refunds = createRefunds({
+  ...runtime,
+  record: refundRecord,
+  orders: record,
+  reversals,
+  provider,
+  arbiter,
+});
 const checkout = createCheckout({
   ...runtime,
   record,

@@ -67,6 +67,7 @@ export async function paidOrder(
     status: 'authorised',
     amount: authorising.order.amount,
     currency: authorising.order.currency,
+    madeBy: 'us',
     reference: order,
     captured: 0,
     refunded: 0,

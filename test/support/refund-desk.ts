@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type CancelEvent, createCancelEvent } from '../../src/checkout/cancel-event.ts';
 import { createRefunds, type RefundCommand, type Refunds } from '../../src/checkout/refunds.ts';
+import { createReversals } from '../../src/checkout/reversals.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -33,7 +34,8 @@ export function refundDesk(
   const cancellations = createCancellationRecord({ db });
   const arbiter = lyingArbiter;
   const orders = createSalesRecord({ db });
-  const refunds = createRefunds({ ...runtime, record: refundRecord, orders, provider, arbiter });
+  const reversals = createReversals({ ...runtime, db, provider });
+  const refunds = createRefunds({ ...runtime, record: refundRecord, orders, reversals, provider, arbiter });
   const cancelEvent = createCancelEvent({
     ...runtime,
     record: cancellations,

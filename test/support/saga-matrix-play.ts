@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { fastify } from 'fastify';
 import type { PayOutcome } from '../../src/checkout/outcomes.ts';
 import { createRefunds, type Refunds } from '../../src/checkout/refunds.ts';
+import { createReversals } from '../../src/checkout/reversals.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createJobQueue } from '../../src/fulfilment/job-queue.ts';
 import { createMailTask } from '../../src/fulfilment/mail-task.ts';
@@ -122,6 +123,7 @@ export async function openDesk(scene: Scene, provider: PaymentProvider): Promise
     ...runtime,
     record: refundRecord,
     orders: createSalesRecord({ db }),
+    reversals: createReversals({ ...runtime, db, provider: watched }),
     provider: watched,
     arbiter: lyingArbiter,
   });

@@ -7,6 +7,7 @@ import type { Verdict } from './fault-kinds.ts';
 import type { FaultSubject, Faults, Struck } from './faults.ts';
 import { type FormTree, subtree, text } from './form.ts';
 import type { Journal } from './journal.ts';
+import type { RateLimit } from './rate-limit.ts';
 import { checkParams, matchRoute, type Route } from './routes.ts';
 import type { EventRow, KeyRow } from './rows.ts';
 import type { JournalRecord, Put, State } from './state.ts';
@@ -48,6 +49,7 @@ export interface ApiDeps {
   log: Logger;
   secretKey: string;
   publishableKey: string;
+  rateLimit: RateLimit;
   /** Resolves once each of them that is to be delivered at once has been tried. */
   onEvents(events: EventRow[]): Promise<void>;
 }
@@ -66,6 +68,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
   const handle = async (request: ApiRequest): Promise<ApiAnswer> => {
     let headers: Record<string, string> = {};
     try {
+      deps.rateLimit.take();
       const { route, id, params } = admit(request, deps);
       const struck = faults.strike('request', subjectOf(deps.bank, request, route, id, params));
       headers = struck.headers();

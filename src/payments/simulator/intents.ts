@@ -2,6 +2,7 @@ import { checkAmount } from './amounts.ts';
 import { ApiError, invalid, unexpectedState } from './api-error.ts';
 import { type Bank, change, chargeOf, find, methodOf } from './bank.ts';
 import type { Decline } from './cards.ts';
+import { disputeIfSo } from './disputes.ts';
 import { type FormTree, list, subtree, text, texts } from './form.ts';
 import { methodFor, redeemToken } from './instruments.ts';
 import { card, chargeObject, intentObject, methodObject } from './render.ts';
@@ -190,6 +191,7 @@ function authorise(bank: Bank, intent: IntentRow, method: MethodRow, authenticat
   bank.emit('charge.succeeded', next.id, chargeObject(bank.state, charge));
   const type = manual ? 'payment_intent.amount_capturable_updated' : 'payment_intent.succeeded';
   bank.emit(type, next.id, intentObject(bank.state, next));
+  if (!manual) disputeIfSo(bank, next, charge);
   return next;
 }
 
@@ -278,6 +280,7 @@ export function captureIntent(bank: Bank, intent: IntentRow, params: FormTree): 
   const next = change(bank, 'intents', intent, { status: 'succeeded', captured: amount });
   bank.emit('charge.captured', next.id, chargeObject(bank.state, taken));
   bank.emit('payment_intent.succeeded', next.id, intentObject(bank.state, next));
+  disputeIfSo(bank, next, taken);
   return next;
 }
 

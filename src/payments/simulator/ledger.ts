@@ -1,5 +1,5 @@
 import { card, fingerprint } from './render.ts';
-import type { ChargeRow, IntentRow, IntentStatus, RefundRow } from './rows.ts';
+import type { ChargeRow, DisputeRow, IntentRow, IntentStatus, RefundRow } from './rows.ts';
 import type { State } from './state.ts';
 
 /**
@@ -10,6 +10,7 @@ export interface Ledger {
   intents: LedgerIntent[];
   charges: LedgerCharge[];
   refunds: LedgerRefund[];
+  disputes: LedgerDispute[];
   /** Per currency. */
   totals: Record<string, LedgerTotals>;
 }
@@ -20,6 +21,8 @@ export interface LedgerIntent {
   /** Our order, from its metadata. */
   reference: string | null;
   event: string | null;
+  /** The installation that made it, from its metadata. */
+  installation: string | null;
   status: IntentStatus;
   amount: number;
   currency: string;
@@ -63,6 +66,19 @@ export interface LedgerRefund {
   currency: string;
 }
 
+export interface LedgerDispute {
+  id: string;
+  created: number;
+  intent: string;
+  charge: string;
+  status: DisputeRow['status'];
+  amount: number;
+  currency: string;
+  /** What is away from the balance for it, without the fee. */
+  withdrawn: number;
+  fee: number;
+}
+
 export interface LedgerTotals {
   authorised: number;
   captured: number;
@@ -76,6 +92,7 @@ export interface LedgerOf {
   intents: LedgerIntent[];
   charges: LedgerCharge[];
   refunds: LedgerRefund[];
+  disputes: LedgerDispute[];
 }
 
 /** `of` is an intent's id or our reference. */
@@ -91,6 +108,7 @@ export function readLedgerOf(state: State, of: string): LedgerOf {
       .filter((row) => ids.has(row.intent))
       .map((row) => chargeEntry(state, row)),
     refunds: refundRows.map(refundEntry),
+    disputes: [...state.tables.disputes.values()].filter((row) => ids.has(row.intent)).map(disputeEntry),
   };
 }
 
@@ -103,6 +121,7 @@ export function readLedger(state: State): Ledger {
     intents,
     charges: [...state.tables.charges.values()].map((row) => chargeEntry(state, row)),
     refunds: [...state.tables.refunds.values()].map(refundEntry),
+    disputes: [...state.tables.disputes.values()].map(disputeEntry),
     totals,
   };
 }
@@ -123,6 +142,7 @@ function intentEntry(state: State, intent: IntentRow, pending: Map<string, numbe
     created: intent.created,
     reference: intent.metadata.order ?? null,
     event: intent.metadata.event ?? null,
+    installation: intent.metadata.installation ?? null,
     status: intent.status,
     amount: intent.amount,
     currency: intent.currency.toUpperCase(),
@@ -168,6 +188,22 @@ function chargeEntry(state: State, charge: ChargeRow): LedgerCharge {
     card: test.name,
     last4: test.number.slice(-4),
     fingerprint: fingerprint(test),
+  };
+}
+
+function disputeEntry(dispute: DisputeRow): LedgerDispute {
+  const { id, created, intent, charge, status, amount, fee } = dispute;
+  const withdrawn = dispute.reinstated ? 0 : dispute.withdrawn;
+  return {
+    id,
+    created,
+    intent,
+    charge,
+    status,
+    amount,
+    currency: dispute.currency.toUpperCase(),
+    withdrawn,
+    fee,
   };
 }
 

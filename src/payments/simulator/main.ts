@@ -18,6 +18,7 @@ import { startSimulator } from './server.ts';
  * | `--webhook-secret`  | `SIMULATOR_WEBHOOK_SECRET`  | whsec_simulator                                          |
  * | `--secret-key`      | `SIMULATOR_SECRET_KEY`      | sk_test_simulator                                        |
  * | `--publishable-key` | `SIMULATOR_PUBLISHABLE_KEY` | pk_test_simulator                                        |
+ * | `--rate-limit`      | `SIMULATOR_RATE_LIMIT`      | API calls a second before 429; no limit                  |
  * | `--log-level`       | `SIMULATOR_LOG_LEVEL`       | warn                                                     |
  * | `--detached`        |                             | go on when standard input closes                         |
  *
@@ -35,6 +36,7 @@ const { values } = parseArgs({
     'webhook-secret': { type: 'string' },
     'secret-key': { type: 'string' },
     'publishable-key': { type: 'string' },
+    'rate-limit': { type: 'string' },
     'log-level': { type: 'string' },
     detached: { type: 'boolean' },
   },
@@ -50,6 +52,9 @@ const port = Number(setting('port') ?? '0');
 if (!dataDir) throw new Error('--data-dir (or SIMULATOR_DATA_DIR) is needed: where the ledger is kept');
 if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new Error('--port must be 0 to 65535');
 
+const rateLimit = setting('rate-limit');
+if (rateLimit !== undefined && !(Number(rateLimit) >= 1)) throw new Error('--rate-limit must be at least 1');
+
 const simulator = await startSimulator({
   dataDir,
   port,
@@ -60,6 +65,7 @@ const simulator = await startSimulator({
   webhookSecret: setting('webhook-secret') ?? 'whsec_simulator',
   secretKey: setting('secret-key') ?? 'sk_test_simulator',
   publishableKey: setting('publishable-key') ?? 'pk_test_simulator',
+  rateLimit: rateLimit === undefined ? null : Number(rateLimit),
   clock: systemClock,
   random: systemRandom,
   log: createLogger(setting('log-level') ?? 'warn'),

@@ -98,6 +98,15 @@ export function ledgerPage(ledger: Ledger, switches: Switches): string {
     refund.status,
     amount(refund.amount, refund.currency),
   ]);
+  const disputes = newest(ledger.disputes).map((dispute) => [
+    time(dispute.created),
+    dispute.id,
+    dispute.intent,
+    dispute.status,
+    amount(dispute.amount, dispute.currency),
+    amount(dispute.withdrawn, dispute.currency),
+    amount(dispute.fee, dispute.currency),
+  ]);
   return layout(
     'Payment simulator: ledger',
     `<h1>Payment simulator: ledger</h1>
@@ -106,9 +115,44 @@ ${table('Totals', ['Currency', 'Reserved', 'Captured', 'Refunded', 'Net'], total
 ${table('Payment intents', ['Time (UTC)', 'Intent', 'Order', 'Status', 'Amount', 'Reserved', 'Captured', 'Refunded', 'Released'], intents)}
 ${table('Charges', ['Time (UTC)', 'Charge', 'Order', 'Status', 'Amount', 'Card'], charges)}
 ${table('Refunds', ['Time (UTC)', 'Refund', 'Charge', 'Status', 'Amount'], refunds)}
+${table('Disputes', ['Time (UTC)', 'Dispute', 'Intent', 'Status', 'Amount', 'Withdrawn', 'Fee'], disputes)}
+${byHandForms(ledger)}
 ${faultSwitches(switches)}
 <p>As JSON: <a href="/_sim/ledger">/_sim/ledger</a></p>`,
   );
+}
+
+/** What an organiser does on Stripe's own pages, and what a buyer's bank does. */
+function byHandForms(ledger: Ledger): string {
+  const open = ledger.disputes.filter(({ status }) => !['won', 'lost', 'warning_closed'].includes(status));
+  const options = open.map(({ id }) => `<option>${escapeHtml(id)}</option>`).join('');
+  const payment =
+    '<label>Payment intent <input name="intent" placeholder="pi_…" required autocomplete="off"></label>';
+  const part =
+    '<label>Amount, minor units <input name="amount" inputmode="numeric" placeholder="all" autocomplete="off"></label>';
+  const decide =
+    open.length === 0
+      ? '<p>No dispute is open.</p>'
+      : `<form method="post" action="/_sim/disputes/decide">
+<fieldset><legend>Decide a dispute</legend>
+<label>Dispute <select name="dispute">${options}</select></label></fieldset>
+<button name="outcome" value="won">The shop wins</button>
+<button name="outcome" value="lost">The shop loses</button>
+<button name="outcome" value="under_review">Evidence is under review</button>
+</form>`;
+  return `<h2 id="by-hand">By hand</h2>
+<p>What an organiser does on the provider’s own pages, and what the buyer’s bank does. The shop hears of it by webhooks.</p>
+<form method="post" action="/_sim/refunds">
+<fieldset><legend>Refund a payment</legend>${payment}${part}</fieldset>
+<button type="submit">Refund</button>
+</form>
+<form method="post" action="/_sim/disputes">
+<fieldset><legend>Dispute a payment</legend>${payment}${part}
+<label>Reason <input name="reason" placeholder="fraudulent" autocomplete="off"></label>
+<label><input type="checkbox" name="inquiry"> Only an inquiry: no money is withdrawn</label></fieldset>
+<button type="submit">Open a dispute</button>
+</form>
+${decide}`;
 }
 
 /** Each is a plain form, so that the switches work without script. */

@@ -9,7 +9,7 @@ const REASONS = ['duplicate', 'fraudulent', 'requested_by_customer'];
 
 export function createRefund(bank: Bank, params: FormTree): RefundRow {
   const charge = chargeToRefund(bank, params);
-  const amount = refundAmount(charge, params);
+  const amount = refundAmount(bank, charge, params);
   const reason = text(params, 'reason') ?? null;
   if (reason !== null && !REASONS.includes(reason)) {
     throw invalid(`Invalid reason: must be one of ${REASONS.join(', ')}`, 'reason');
@@ -109,7 +109,10 @@ function captured(charge: ChargeRow): ChargeRow {
   );
 }
 
-function refundAmount(charge: ChargeRow, params: FormTree): number {
+function refundAmount(bank: Bank, charge: ChargeRow, params: FormTree): number {
+  if (isChargedBack(bank, charge)) {
+    throw refused(`Charge ${charge.id} has been charged back; cannot issue a refund.`, 'charge_disputed');
+  }
   const left = charge.amountCaptured - charge.amountRefunded;
   if (left === 0) throw refused(`Charge ${charge.id} has already been refunded.`, 'charge_already_refunded');
   const given = text(params, 'amount');
@@ -125,6 +128,14 @@ function refundAmount(charge: ChargeRow, params: FormTree): number {
     );
   }
   return Number(given);
+}
+
+/** A dispute that was won leaves the charge refundable, and so does an inquiry. */
+function isChargedBack(bank: Bank, charge: ChargeRow): boolean {
+  if (!charge.disputed) return false;
+  return [...bank.state.tables.disputes.values()].some(
+    ({ charge: of, withdrawn, reinstated }) => of === charge.id && withdrawn > 0 && !reinstated,
+  );
 }
 
 function refused(message: string, code?: string, param?: string): ApiError {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Stripe } from 'stripe';
 import { cardByName, type TestCard } from './cards.ts';
-import type { ChargeRow, EventRow, IntentRow, MethodRow, RefundRow, TokenRow } from './rows.ts';
+import type { ChargeRow, DisputeRow, EventRow, IntentRow, MethodRow, RefundRow, TokenRow } from './rows.ts';
 import type { State } from './state.ts';
 
 /** Rows as Stripe's objects. The SDK's own types say which fields there are, so a missing one does not compile. */
@@ -178,7 +178,7 @@ export function chargeObject(state: State, charge: ChargeRow, expand: Expand = [
     currency: charge.currency,
     customer: null,
     description: charge.description,
-    disputed: false,
+    disputed: charge.disputed ?? false,
     failure_balance_transaction: null,
     failure_code: charge.decline?.code ?? null,
     failure_message: charge.decline?.message ?? null,
@@ -292,6 +292,87 @@ export function refundObject(state: State, refund: RefundRow, expand: Expand = [
     source_transfer_reversal: null,
     status: refund.status,
     transfer_reversal: null,
+  };
+}
+
+export function disputeObject(state: State, dispute: DisputeRow): Stripe.Dispute {
+  const method = row(state.tables.methods, row(state.tables.charges, dispute.charge).method);
+  const { withdrawn, fee, reinstated } = dispute;
+  return {
+    id: dispute.id,
+    object: 'dispute',
+    amount: dispute.amount,
+    balance_transactions: [
+      ...(withdrawn > 0 ? [disputeTransaction(dispute, -withdrawn, fee, 'adjustment')] : []),
+      ...(reinstated ? [disputeTransaction(dispute, withdrawn, 0, 'adjustment_reversal')] : []),
+    ],
+    charge: dispute.charge,
+    created: dispute.created,
+    currency: dispute.currency,
+    enhanced_eligibility_types: [],
+    evidence: {} as Stripe.Dispute.Evidence,
+    evidence_details: {
+      due_by: dispute.respondBy,
+      enhanced_eligibility: {},
+      has_evidence: false,
+      past_due: false,
+      submission_count: 0,
+      submission_method: 'not_submitted',
+    },
+    intended_submission_method: null,
+    is_charge_refundable: dispute.status.startsWith('warning_'),
+    livemode: false,
+    metadata: {},
+    network_reason_code: '10.4',
+    payment_intent: dispute.intent,
+    payment_method_details: {
+      card: {
+        brand: card(method.card).brand,
+        case_type: dispute.status.startsWith('warning_') ? 'inquiry' : 'chargeback',
+        network: card(method.card).brand,
+        network_reason_code: '10.4',
+      },
+      type: 'card',
+    },
+    reason: dispute.reason,
+    status: dispute.status,
+  };
+}
+
+function disputeTransaction(
+  dispute: DisputeRow,
+  amount: number,
+  fee: number,
+  name: string,
+): Stripe.BalanceTransaction {
+  return {
+    id: `${dispute.id.replace(/^du_/, 'txn_')}_${name}`,
+    object: 'balance_transaction',
+    amount,
+    available_on: dispute.created,
+    balance_type: 'payments',
+    created: dispute.created,
+    currency: dispute.currency,
+    description: `Chargeback ${amount < 0 ? 'withdrawal' : 'reversal'} for ${dispute.charge}`,
+    exchange_rate: null,
+    fee,
+    fee_details:
+      fee > 0
+        ? [
+            {
+              amount: fee,
+              application: null,
+              currency: dispute.currency,
+              description: 'Dispute fee',
+              type: 'stripe_fee',
+            },
+          ]
+        : [],
+    net: amount - fee,
+    reporting_category: amount < 0 ? 'dispute' : 'dispute_reversal',
+    source: dispute.id,
+    status: 'available',
+    type: 'adjustment',
   };
 }
 

@@ -1,11 +1,13 @@
 import { type ApiError, invalid, missing } from './api-error.ts';
 import { type Bank, find } from './bank.ts';
+import { decideDispute } from './disputes.ts';
 import { type FormTree, list, subtree, text } from './form.ts';
 import { createMethod, createToken } from './instruments.ts';
 import { cancelIntent, captureIntent, confirmIntent, createIntent, expireIfDue } from './intents.ts';
 import { createRefund } from './refunds.ts';
 import {
   chargeObject,
+  disputeObject,
   eventObject,
   intentObject,
   methodObject,
@@ -167,6 +169,35 @@ export const ROUTES: readonly Route[] = [
       refundObject(bank.state, known(bank, 'refunds', id, 'refund', 'id'), list(params, 'expand')),
   },
   {
+    name: 'disputes.list',
+    method: 'GET',
+    path: '/v1/disputes',
+    params: [...LIST, 'charge', 'payment_intent'],
+    run: (bank, params) => {
+      const of = text(params, 'payment_intent');
+      const charge = text(params, 'charge');
+      const rows = [...bank.state.tables.disputes.values()].filter(
+        (row) => (!of || row.intent === of) && (!charge || row.charge === charge),
+      );
+      return page(rows, params, '/v1/disputes', (row) => disputeObject(bank.state, row));
+    },
+  },
+  {
+    name: 'disputes.retrieve',
+    method: 'GET',
+    path: '/v1/disputes/:id',
+    params: ['expand'],
+    run: (bank, _params, id) => disputeObject(bank.state, known(bank, 'disputes', id, 'dispute', 'id')),
+  },
+  {
+    // The account accepts it: lost.
+    name: 'disputes.close',
+    method: 'POST',
+    path: '/v1/disputes/:id/close',
+    params: ['expand'],
+    run: (bank, _params, id) => disputeObject(bank.state, decideDispute(bank, id, 'lost')),
+  },
+  {
     name: 'events.list',
     method: 'GET',
     path: '/v1/events',
@@ -281,6 +312,9 @@ function balance(bank: Bank): unknown {
     if (!charge.captured) continue;
     const net = charge.amountCaptured - charge.amountRefunded;
     sums.set(charge.currency, (sums.get(charge.currency) ?? 0) + net);
+  }
+  for (const { currency, withdrawn, reinstated } of bank.state.tables.disputes.values()) {
+    if (!reinstated) sums.set(currency, (sums.get(currency) ?? 0) - withdrawn);
   }
   const amounts = [...sums].map(([currency, amount]) => ({
     amount,

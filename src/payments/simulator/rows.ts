@@ -8,6 +8,7 @@ export interface Rows {
   intents: IntentRow;
   charges: ChargeRow;
   refunds: RefundRow;
+  disputes: DisputeRow;
   methods: MethodRow;
   tokens: TokenRow;
   events: EventRow;
@@ -77,6 +78,7 @@ export interface ChargeRow {
   metadata: Record<string, string>;
   description: string | null;
   receiptEmail: string | null;
+  disputed?: boolean;
 }
 
 export interface RefundRow {
@@ -95,6 +97,30 @@ export interface RefundRow {
   manner?: RefundManner;
   /** When it goes on by itself. */
   settleAt?: number;
+}
+
+export interface DisputeRow {
+  id: string;
+  created: number;
+  charge: string;
+  intent: string;
+  amount: number;
+  currency: string;
+  status:
+    | 'warning_needs_response'
+    | 'warning_under_review'
+    | 'warning_closed'
+    | 'needs_response'
+    | 'under_review'
+    | 'won'
+    | 'lost';
+  reason: string;
+  respondBy: number;
+  /** What left the balance for it, and the fee beside it, which stays away also when the dispute is won. */
+  withdrawn: number;
+  fee: number;
+  /** `withdrawn` came back. */
+  reinstated: boolean;
 }
 
 export interface MethodRow {

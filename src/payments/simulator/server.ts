@@ -10,6 +10,7 @@ import { type Bank, chargeOf, createBank, find, type RequestMark } from './bank.
 import { createFaults, type FaultSubject } from './faults.ts';
 import { parseForm } from './form.ts';
 import { openJournal } from './journal.ts';
+import { createRateLimit } from './rate-limit.ts';
 import type { EventRow } from './rows.ts';
 import { createSite, settleDue } from './site.ts';
 import { createState, type JournalRecord } from './state.ts';
@@ -29,6 +30,8 @@ export interface SimulatorOptions {
   webhookSecret: string;
   secretKey: string;
   publishableKey: string;
+  /** API calls a second before it answers 429; null: any number. */
+  rateLimit?: number | null;
   clock: Clock;
   random: Random;
   log: Logger;
@@ -74,6 +77,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
       journal.append({ delivered: [event.id] }).catch((cause) => log.error({ cause }, 'simulator: journal'));
     },
   });
+  const rateLimit = createRateLimit(clock, options.rateLimit ?? null);
   const api = createApi({
     bank,
     state,
@@ -84,9 +88,10 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
     log,
     secretKey: options.secretKey,
     publishableKey: options.publishableKey,
+    rateLimit,
     onEvents: webhooks.deliver,
   });
-  const site = createSite({ bank, state, mark, journal, faults, webhooks, stripeJs });
+  const site = createSite({ bank, state, mark, journal, faults, webhooks, stripeJs, rateLimit });
 
   webhooks.target(options.webhookUrl ?? null);
   void webhooks.deliver([...state.tables.events.values()]);

@@ -1,11 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiError } from './api-error.ts';
 import { type Bank, find, methodOf, type RequestMark } from './bank.ts';
+import { decideDispute, OUTCOMES, type Outcome, openDispute } from './disputes.ts';
 import { type FaultSwitch, type Faults, faultFromForm, parseFault } from './faults.ts';
 import { authenticate, expireIfDue } from './intents.ts';
 import type { Journal } from './journal.ts';
 import { readLedger, readLedgerOf } from './ledger.ts';
 import { authenticationPage, ledgerPage, messagePage, type Switches } from './pages.ts';
-import { settleRefunds } from './refunds.ts';
+import type { RateLimit } from './rate-limit.ts';
+import { createRefund, settleRefunds } from './refunds.ts';
 import type { IntentRow } from './rows.ts';
 import type { JournalRecord, State } from './state.ts';
 import type { Webhooks } from './webhooks.ts';
@@ -18,6 +21,7 @@ export interface SiteDeps {
   faults: Faults;
   webhooks: Webhooks;
   stripeJs: Buffer;
+  rateLimit: RateLimit;
 }
 
 export interface Site {
@@ -186,10 +190,62 @@ async function formControl(
     case '/_sim/refunds/settle':
       await commit(deps, () => settleRefunds(deps.bank, 'all'));
       break;
+    case '/_sim/refunds':
+    case '/_sim/disputes':
+    case '/_sim/disputes/decide': {
+      const refusal = await byHand(
+        deps,
+        path,
+        Object.fromEntries([...form].filter(([, value]) => value !== '')),
+      );
+      if (typeof refusal === 'string') return html(res, 400, messagePage('Not possible', refusal));
+      break;
+    }
     default:
       return html(res, 404, messagePage('Not found', 'The simulator has no such switch.'));
   }
   res.writeHead(303, { location: '/', 'cache-control': 'no-store' }).end();
+}
+
+/**
+ * What an organiser does on Stripe's own pages, and what a buyer's bank does: a refund without our key or metadata, a dispute,
+ * its end. Returns the row, or the sentence that says why it is not possible.
+ */
+async function byHand(
+  deps: SiteDeps,
+  path: string,
+  given: Record<string, unknown>,
+): Promise<{ id: string; status: string } | string> {
+  const { intent: id = '', amount, reason, inquiry, dispute = '', outcome } = given;
+  const sum = amount === undefined ? undefined : Number(amount);
+  const found = find(deps.bank, 'intents', String(id));
+  try {
+    return await commit(deps, () => {
+      if (path === '/_sim/disputes/decide') {
+        if (!OUTCOMES.includes(outcome as Outcome)) throw new ApiError(400, notUnderstood(OUTCOMES));
+        return decideDispute(deps.bank, String(dispute), outcome as Outcome);
+      }
+      if (!found) throw new ApiError(404, notUnderstood(['the id of a payment intent']));
+      if (path === '/_sim/refunds') {
+        return createRefund(deps.bank, {
+          payment_intent: found.id,
+          ...(sum !== undefined && { amount: String(sum) }),
+        });
+      }
+      return openDispute(deps.bank, found, {
+        amount: sum,
+        ...(typeof reason === 'string' && { reason }),
+        inquiry: inquiry === true || inquiry === 'on',
+      });
+    });
+  } catch (fault) {
+    if (!(fault instanceof ApiError)) throw fault;
+    return fault.message;
+  }
+}
+
+function notUnderstood(expected: readonly string[]): { type: 'invalid_request_error'; message: string } {
+  return { type: 'invalid_request_error', message: `Expected ${expected.join(', ')}.` };
 }
 
 async function control(
@@ -233,6 +289,26 @@ async function control(
       }
       deps.webhooks.target(url);
       return json(res, 200, { url });
+    }
+    case 'POST /_sim/refunds':
+    case 'POST /_sim/disputes':
+    case 'POST /_sim/disputes/decide': {
+      const given = parseJson(body);
+      const done = await byHand(
+        deps,
+        route.slice('POST '.length),
+        typeof given === 'object' && given !== null ? (given as Record<string, unknown>) : {},
+      );
+      if (typeof done === 'string') return json(res, 400, { error: done });
+      return json(res, 201, { id: done.id, status: done.status });
+    }
+    case 'POST /_sim/rate-limit': {
+      const perSecond = (parseJson(body) as { perSecond?: unknown } | undefined)?.perSecond;
+      if (perSecond !== null && !(typeof perSecond === 'number' && perSecond >= 1)) {
+        return json(res, 400, { error: 'perSecond must be a number from 1 on, or null' });
+      }
+      deps.rateLimit.set(perSecond);
+      return json(res, 200, { perSecond });
     }
     case 'POST /_sim/refunds/settle':
       return json(res, 200, {

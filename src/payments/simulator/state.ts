@@ -31,6 +31,7 @@ export function createState(eventsKept = EVENTS_KEPT): State {
     intents: new Map(),
     charges: new Map(),
     refunds: new Map(),
+    disputes: new Map(),
     methods: new Map(),
     tokens: new Map(),
     events: new Map(),

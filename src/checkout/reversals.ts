@@ -1,0 +1,113 @@
+import type { OrderId } from '../core/hold.ts';
+import { decimalOf } from '../core/money.ts';
+import type { DisputeView, PaymentProvider, RefundView } from '../payments/provider.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Db } from '../sales/db.ts';
+import type { Order } from '../sales/record.ts';
+import { type Reversal, type ReversalSeen, recordReversals, reversalsOfOrder } from '../sales/reversals.ts';
+
+/**
+ * Refunds that somebody made at the provider and disputes of the buyer's bank: put beside the record as soon as an event tells of
+ * one, kept with the order, and listed for the operator. Nothing is decided here: the tickets stay valid until an operator
+ * cancels them.
+ */
+export interface Reversals {
+  /** Takes in the refunds of an order's payment and fetches its disputes. False: the provider did not answer. */
+  inspect(order: Order, object: string, refunds: readonly RefundView[]): Promise<boolean>;
+  ofOrder(order: OrderId): Promise<Reversal[]>;
+}
+
+export function createReversals(options: {
+  db: Db;
+  provider: Pick<PaymentProvider, 'disputes'> | null;
+  log: Logger;
+}): Reversals {
+  const { db, provider, log } = options;
+  return {
+    inspect: async (order, object, refunds) => {
+      const disputes = await provider?.disputes(object);
+      if (disputes?.kind !== 'done') return false;
+      const seen = [
+        ...refunds.map((view) => refundSeen(view, order)),
+        ...disputes.disputes.map((view) => disputeSeen(view, order)),
+      ].filter(({ object: of }) => of === object);
+      for (const { reversal, kind, state } of await recordReversals(db, order.order, seen)) {
+        log.error({ order: order.order, reversal, kind, state }, 'money left a payment without us');
+      }
+      return true;
+    },
+    ofOrder: (order) => reversalsOfOrder(db, order),
+  };
+}
+
+type OrderMoney = Pick<Order, 'order' | 'amount' | 'currency'>;
+
+const refundStates = { pending: 'pending', succeeded: 'done', failed: 'failed' } as const;
+
+/** The words in which a state of the provider is kept: also for what is only listed. */
+export const stateOfRefund = ({ status }: RefundView): Reversal['state'] => refundStates[status];
+
+export function refundSeen(view: RefundView, order: OrderMoney): ReversalSeen {
+  const state = stateOfRefund(view);
+  const sum = `${decimalOf(view.amount, view.currency)} ${view.currency}`;
+  const says = {
+    pending: `${sum} of order ${order.order} are being refunded at the provider, not by us (${view.refund})`,
+    done: `${sum} of order ${order.order} were refunded at the provider, not by us (${view.refund})`,
+    failed: `The refund of ${sum} that was made at the provider for order ${order.order} failed: the money is still with you (${view.refund})`,
+  }[state as 'pending' | 'done' | 'failed'];
+  return {
+    ...{ reversal: view.refund, kind: 'refund', object: view.object, reference: view.reference },
+    ...{ amount: view.amount, currency: view.currency, state, createdAt: view.createdAt },
+    taken: state === 'failed' ? 0 : inOrder(view, order),
+    detail: view.reason === null ? {} : { reason: view.reason },
+    finding: 'foreign_refund',
+    says,
+  };
+}
+
+export function disputeSeen(view: DisputeView, order: OrderMoney): ReversalSeen {
+  const { dispute, object, amount, currency, status, inquiry, reason, respondBy, fee, createdAt } = view;
+  const sum = `${decimalOf(amount, currency)} ${currency}`;
+  const until = respondBy === null ? null : new Date(respondBy).toISOString();
+  const answer = until === null ? '' : `; answer it at the provider by ${until}`;
+  const fees =
+    fee === null
+      ? ''
+      : `; the provider charges ${decimalOf(fee.amount, fee.currency)} ${fee.currency} for it`;
+  const named = `order ${order.order} (${dispute}, ${reason})`;
+  const says = {
+    open: inquiry
+      ? `The buyer’s bank asks about ${sum} of ${named}; no money was withdrawn${answer}`
+      : `The buyer’s bank disputes ${sum} of ${named}, and the provider withdrew the money${answer}${fees}`,
+    won: inquiry
+      ? `The question about ${sum} of ${named} is closed; no money was withdrawn`
+      : `The dispute over ${sum} of ${named} was won: the money is yours again${fees}`,
+    lost: `The dispute over ${sum} of ${named} was lost: the buyer has the money back${fees}`,
+  }[status];
+  return {
+    ...{
+      reversal: dispute,
+      kind: 'dispute',
+      object,
+      reference: '',
+      amount,
+      currency,
+      state: status,
+      createdAt,
+    },
+    taken: status === 'won' || (inquiry && status === 'open') ? 0 : inOrder(view, order),
+    detail: {
+      reason,
+      ...(inquiry && { inquiry }),
+      ...(until !== null && { respondBy: until }),
+      ...(fee !== null && { fee }),
+    },
+    finding: `dispute_${status === 'open' ? 'opened' : status}`,
+    says,
+  };
+}
+
+/** In the order's currency and at most the order's amount. What is in another currency counts as the whole. */
+function inOrder(view: { amount: number; currency: string }, { amount, currency }: OrderMoney): number {
+  return view.currency === currency ? Math.min(view.amount, amount) : amount;
+}
