@@ -15,9 +15,17 @@ type StripeConfig = Extract<Config['payments'], { kind: 'stripe' }>;
 export function stripeProvider(
   payments: Pick<StripeConfig, 'secretKey' | 'webhookSecrets' | 'apiBase'>,
   { clock, log }: Pick<Runtime, 'clock' | 'log'>,
+  installation?: () => string | null,
 ): PaymentProvider {
   const { secretKey, webhookSecrets, apiBase } = payments;
-  return createStripeProvider({ secretKey, webhookSecrets: [...webhookSecrets], apiBase, clock, log });
+  return createStripeProvider({
+    secretKey,
+    webhookSecrets: [...webhookSecrets],
+    apiBase,
+    installation,
+    clock,
+    log,
+  });
 }
 
 export interface Payments {
@@ -26,6 +34,8 @@ export interface Payments {
   origins: HttpDeps['paymentOrigins'];
   simulatorUrl: string | null;
   webhooksTo(url: string): Promise<void>;
+  /** From now on what is created carries this mark. */
+  markWith(installation: string): void;
 }
 
 /** Stripe's own script with Stripe's API; whoever stands in for the API stands in for its script too. */
@@ -50,10 +60,14 @@ export async function openPayments(
   shutdown: Shutdown,
 ): Promise<Payments> {
   const { clock, log, random } = options;
+  let installation: string | null = null;
+  const markWith = (id: string): void => {
+    installation = id;
+  };
   const replaced = (made: PaymentProvider) => options.replace?.provider?.(made) ?? made;
   if (config.payments.kind === 'stripe') {
     const { apiBase, publishableKey, live } = config.payments;
-    const provider = stripeProvider(config.payments, options);
+    const provider = stripeProvider(config.payments, options, () => installation);
     const { script, origins } = cardForm(apiBase);
     return {
       provider: replaced(provider),
@@ -61,6 +75,7 @@ export async function openPayments(
       origins,
       simulatorUrl: null,
       webhooksTo: async () => {},
+      markWith,
     };
   }
   options.onProgress?.('Starting the payment simulator …');
@@ -73,6 +88,7 @@ export async function openPayments(
   const provider = stripeProvider(
     { secretKey, webhookSecrets: [webhookSecret], apiBase: child.url },
     options,
+    () => installation,
   );
   return {
     provider: replaced(provider),
@@ -80,5 +96,6 @@ export async function openPayments(
     origins: { script: [child.url], connect: [child.url], frame: [child.url] },
     simulatorUrl: child.url,
     webhooksTo: child.webhooksTo,
+    markWith,
   };
 }

@@ -1,5 +1,4 @@
 import type { EventNo, PartitionNo } from './core/hold.ts';
-import { assert } from './core/outcome.ts';
 import type { Arbiter } from './inventory/arbiter.ts';
 import type { StoredHold } from './inventory/modes.ts';
 import { createPostgresArbiter } from './inventory/postgres.ts';
@@ -21,6 +20,7 @@ import type { Shutdown } from './runtime/shutdown.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 import type { Db } from './sales/db.ts';
 import type { Events } from './sales/events.ts';
+import { installationOf } from './sales/installation.ts';
 import { decidedPhase } from './sales/projection.ts';
 import type { PartitionMode } from './sales/record.ts';
 import { createWaker } from './waiting-room/event-rest.ts';
@@ -87,9 +87,7 @@ export async function knownRedis(config: Config): Promise<RedisSettings> {
 
 /** With the database's own id behind the prefix: no two of them touch each other's keys. */
 export async function ownKeys(db: Db, settings: RedisSettings): Promise<RedisSettings> {
-  const [row] = await db.query<{ id: string }>('installation', 'SELECT id FROM installation');
-  assert(row, 'the database has an id');
-  return { ...settings, prefix: `${settings.prefix}:${row.id}` };
+  return { ...settings, prefix: `${settings.prefix}:${await installationOf(db)}` };
 }
 
 export function openRedisStores(settings: RedisSettings, parts: Parts): RedisStores {

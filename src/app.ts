@@ -62,6 +62,7 @@ import { storedSecret } from './runtime/stored-secret.ts';
 import { lookAtCode } from './sales/access-codes.ts';
 import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
+import { installationOf } from './sales/installation.ts';
 import { isExcepted } from './sales/limits.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
@@ -158,6 +159,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
   const db = pool('web', poolSizes.web);
   const payments = await opening;
+  payments.markWith(await installationOf(db));
   const owner = `${os.hostname()}/${process.pid}/${random.uuid().slice(0, 8)}`;
   const settings = await ownKeys(db, await openingRedis);
   const redis = openRedisStores(settings, options);
@@ -291,6 +293,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     operations: (order) => record.operationsOf(order),
     refundsOf: (order) => routes.refundRecord.ofOrder(order),
     returnedOf: (order) => routes.refundRecord.returned(order),
+    reversalsOf: (order) => routes.reversals.ofOrder(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown, loops }),
     isExcepted: (event, holder, visitor) => isExcepted(db, event, holder, visitor),
     tickets: async ({ eventNo, order }) =>

@@ -26,6 +26,7 @@ export type RefundContext = CliContext & { log(): Logger };
 interface RefundFlags {
   ticket?: string[];
   keepFees?: boolean;
+  unpaid?: boolean;
   goodwill: string;
   block?: boolean;
   reason: string;
@@ -51,6 +52,10 @@ export function registerRefundCommands(program: Command, context: RefundContext)
     .option('--keep-fees', "keep the tickets' fees and the order's")
     .option('--goodwill <amount>', 'minor units on top', '0')
     .option('--block', 'keep the seats back from the sale')
+    .option(
+      '--unpaid',
+      'cancel the tickets and give no money back: the buyer has it already (refunded at the provider, disputed)',
+    )
     .requiredOption('--reason <text>', 'why')
     .option('--key <text>', 'the same key again is the same refund')
     .option('--preview', 'say what it would come to; change nothing')
@@ -134,10 +139,11 @@ async function orderCommand(context: RefundContext, order: string, flags: Refund
   if (!Number.isSafeInteger(goodwill) || goodwill < 0) {
     return context.fail('--goodwill takes a whole number of minor units.');
   }
+  if (flags.unpaid && goodwill > 0) return context.fail('--unpaid gives nothing back: leave out --goodwill.');
   if (!isId(order) || !(flags.ticket ?? []).every(isId))
     return context.fail('Orders and tickets have ids like 3f0c…-….');
   const fees = flags.keepFees ? ('kept' as const) : ('returned' as const);
-  const wish = { tickets: flags.ticket ?? ('all' as const), fees, goodwill };
+  const wish = { tickets: flags.ticket ?? ('all' as const), fees, goodwill, pays: flags.unpaid !== true };
   await withRefunds(context, async ({ refunds, routes }) => {
     if (flags.preview) {
       const known = await routes.orders.findOrder(order);
@@ -204,6 +210,7 @@ function refundLine({ refund, order, amount, currency, state, detail, tickets }:
 interface CancelFlags {
   reason?: string;
   keepFees?: boolean;
+  unpaid?: boolean;
   block?: boolean;
   perSecond: string;
   confirm?: string;

@@ -10,6 +10,7 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { House } from '../sales/events.ts';
 import type { EventRecord, Order, OrderLine } from '../sales/record.ts';
 import type { RefundState } from '../sales/refunds.ts';
+import type { Reversal } from '../sales/reversals.ts';
 import { iso, linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
 import { createBestSeats } from './best-seats.ts';
@@ -256,10 +257,14 @@ export function registerOrders(app: App, deps: HttpDeps): void {
 async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'refunds'>> {
   if (state !== 'paid' && state !== 'cancelled') return {};
   const made = (await deps.refundsOf(order)).filter(({ amount }) => amount > 0);
-  if (made.length === 0) return {};
-  const back: readonly RefundState[] = ['done', 'elsewhere'];
+  // What came back without us: refunds that were made at the provider, and what the buyer's own bank gave back for good.
+  const reversed = (await deps.reversalsOf(order)).filter(({ state }) =>
+    ['pending', 'done', 'lost'].includes(state),
+  );
+  if (made.length + reversed.length === 0) return {};
+  const back: readonly string[] = ['done', 'elsewhere', 'lost'] satisfies (RefundState | Reversal['state'])[];
   return {
-    refunds: made.map((refund) => ({
+    refunds: [...made, ...reversed].map((refund) => ({
       amount: refund.amount,
       state: back.includes(refund.state) ? ('done' as const) : ('under_way' as const),
       createdAt: new Date(refund.createdAt).toISOString(),

@@ -11,6 +11,7 @@ import type { Cooldowns } from '../sales/cooldowns.ts';
 import type { Events } from '../sales/events.ts';
 import type { MoneyOperation } from '../sales/record.ts';
 import type { MoneyReturned, Refund } from '../sales/refunds.ts';
+import type { Reversal } from '../sales/reversals.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
@@ -47,6 +48,7 @@ export interface HttpDeps {
   /** Of an unpaid order, oldest first: what its page shows of the payment. */
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
   /** Of a paid or cancelled order, oldest first. */
+  reversalsOf: (order: OrderId) => Promise<Pick<Reversal, 'kind' | 'amount' | 'state' | 'createdAt'>[]>;
   refundsOf: (order: OrderId) => Promise<Pick<Refund, 'amount' | 'state' | 'createdAt'>[]>;
   /** Money that was taken for an order without a sale and given back, oldest first. */
   returnedOf: (order: OrderId) => Promise<Pick<MoneyReturned, 'amount' | 'at'>[]>;

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { type CancelEvent, cancellationText } from '../checkout/cancel-event.ts';
 import type { RefundOutcome, RefundPreview, Refunds } from '../checkout/refunds.ts';
+import type { Reversals } from '../checkout/reversals.ts';
 import { amountMax } from '../core/money.ts';
 import { entryWords } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
@@ -12,6 +13,7 @@ import type { Cancellation, CancellationRecord } from '../sales/cancellations.ts
 import type { Events } from '../sales/events.ts';
 import type { EventRecord, Order, SalesRecord } from '../sales/record.ts';
 import { type Refund, type RefundRecord, refundStates } from '../sales/refunds.ts';
+import type { Reversal } from '../sales/reversals.ts';
 import { type HttpProblem, problem } from './errors.ts';
 import { idempotencyKey, timeOf } from './request-checks.ts';
 import { IdempotencyHeaders, oneLine, uuidPattern } from './schemas.ts';
@@ -21,6 +23,7 @@ export interface OrganiserRefundsDeps {
   orders: Pick<SalesRecord, 'findOrder'>;
   refunds: Refunds;
   refundRecord: RefundRecord;
+  reversals: Pick<Reversals, 'ofOrder'>;
   cancelEvent: Pick<CancelEvent, 'ask' | 'confirm'>;
   cancellations: CancellationRecord;
 }
@@ -64,6 +67,12 @@ const RefundBody = Type.Object(
       Type.Integer({ minimum: 0, maximum: amountMax, description: 'Minor units, on top. 0 when absent.' }),
     ),
     seats: Type.Optional(Seats),
+    pays: Type.Optional(
+      Type.Boolean({
+        description:
+          'false: the tickets are cancelled and no money is given back, because it is back with the buyer already (a refund at the provider, a dispute). true when absent.',
+      }),
+    ),
     reason: Reason,
     preview: Type.Optional(
       Type.Boolean({ description: 'true: answers what it would come to and changes nothing.' }),
@@ -106,7 +115,7 @@ export function registerOrganiserRefunds(
 type Require = (request: FastifyRequest) => Promise<string>;
 
 function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requireSession: Require): void {
-  const { events, orders, refunds, refundRecord } = deps;
+  const { events, orders, refunds, refundRecord, reversals } = deps;
   const app = root.withTypeProvider<TypeBoxTypeProvider>();
 
   app.get(
@@ -134,7 +143,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       schema: {
         tags,
         security,
-        summary: 'An order with its tickets and refunds',
+        summary: 'An order with its tickets and refunds, and what left its payment without us',
         params: OrderParams,
       },
     },
@@ -142,10 +151,11 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       await requireSession(request);
       const order = await orders.findOrder(request.params.order);
       if (!order) throw problem('unknown_order');
-      const [tickets, made, returned] = await Promise.all([
+      const [tickets, made, returned, reversed] = await Promise.all([
         refundRecord.paidTickets(order.eventNo, order.order),
         refundRecord.ofOrder(order.order),
         refundRecord.returned(order.order),
+        reversals.ofOrder(order.order),
       ]);
       const event = await events.findByNo(order.eventNo);
       const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
@@ -154,6 +164,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
         tickets: tickets.map((ticket) => ({ ...ticket, place: placeOf(seatOf[ticket.seat]) })),
         refunds: made.map(refundView),
         returned: returned.map(({ at, ...rest }) => ({ ...rest, at: new Date(at).toISOString() })),
+        reversals: reversed.map(reversalView),
       };
     },
   );
@@ -177,9 +188,16 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
         fees = 'returned',
         goodwill = 0,
         seats = 'release',
+        pays = true,
         reason,
       } = request.body;
-      const wish = { tickets, fees, goodwill };
+      if (!pays && goodwill > 0) {
+        throw problem('invalid_field', {
+          field: '/goodwill',
+          detail: 'A refund that pays nothing has no goodwill. Leave out pays or goodwill.',
+        });
+      }
+      const wish = { tickets, fees, goodwill, pays };
       const { order } = request.params;
       if (request.body.preview) return previewView(await refunds.preview(order, wish));
       const requestKey = idempotencyKey(request);
@@ -394,6 +412,15 @@ function decidedView(
 }
 
 function refundView({ eventNo: _eventNo, createdAt, updatedAt, ...rest }: Refund) {
+  return {
+    ...rest,
+    createdAt: new Date(createdAt).toISOString(),
+    updatedAt: new Date(updatedAt).toISOString(),
+  };
+}
+
+/** A refund that was made at the provider, or a dispute. */
+function reversalView({ order: _order, object: _object, createdAt, updatedAt, ...rest }: Reversal) {
   return {
     ...rest,
     createdAt: new Date(createdAt).toISOString(),

@@ -115,6 +115,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   operations: forbidden('operations'),
   returnedOf: forbidden('returnedOf'),
   refundsOf: forbidden('refundsOf'),
+  reversalsOf: forbidden('reversalsOf'),
   tickets: forbidden('tickets'),
   ready: forbidden('ready'),
 });
