@@ -1,4 +1,5 @@
 import { createReconcileReport } from './checkout/reconcile-report.ts';
+import { createReversalListing } from './checkout/reversal-listing.ts';
 import type { PaymentProvider } from './payments/provider.ts';
 import type { Clock } from './runtime/clock.ts';
 import type { Logger } from './runtime/log.ts';
@@ -25,8 +26,8 @@ export async function startCooldowns(parts: Parts & { shutdown: Shutdown }): Pro
 }
 
 /**
- * The worker's part: holds that ended are judged, the provider's payments compared with the record, and its events cleaned
- * away after `eventsKeptDays`.
+ * The worker's part: holds that ended are judged, the provider's payments compared with the record, its refunds and disputes
+ * listed, and its events cleaned away after `eventsKeptDays`.
  */
 export function startLimitTasks(
   parts: Parts & { provider: PaymentProvider; record: SalesRecord; owner: string; eventsKeptDays: number },
@@ -35,6 +36,7 @@ export function startLimitTasks(
   cleanRegularly(loops, { db: rest.db, keptMs: eventsKeptDays * 24 * 3_600_000 });
   judgeHoldEndsRegularly(loops, rest.db);
   createReconcileReport({ ...rest, handOver: handOverTo(parts.record) }).start(loops);
+  createReversalListing(rest).start(loops);
 }
 
 /**

@@ -2,6 +2,7 @@ import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { dueSum } from '../core/money-due.ts';
 import { type AuditedOrder, auditedOrders, knownOrders } from '../sales/audit-facts.ts';
+import { installationOf } from '../sales/installation.ts';
 import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Violation } from './audit.ts';
 
 /** A payment object as the provider knows it; minor units. */
@@ -11,6 +12,8 @@ export interface PaymentSeen {
   reference: string | null;
   /** The event's public id; null where the provider does not say. */
   event: string | null;
+  /** The installation that made it, as the provider has it; null or absent: it says none. */
+  installation?: string | null;
   amount: number;
   currency: string;
   /** Reserved and neither taken nor released. */
@@ -41,7 +44,9 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
     return { looked: besideProvider.map((promise) => ({ promise, unchecked })), violations: [], unread: [] };
   }
   // Before the orders: a payment of an order made meanwhile is not looked for.
-  const all = money.kind === 'ledger' ? (await money.read()).filter((seen) => isOf(seen, event)) : [];
+  const installation = await installationOf(db);
+  const read = money.kind === 'ledger' ? (await money.read()).filter((seen) => isOf(seen, event)) : [];
+  const all = read.filter((seen) => !isOfOthers(seen, installation));
   const byOrder = new Map<string, PaymentSeen[]>();
   for (const seen of all) {
     const reference = seen.reference ?? '';
@@ -69,7 +74,9 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
     after = page.at(-1)!.order;
   }
   violations.push(...(await strangers(sources, byOrder)));
-  const evidence = `${counted(sums.looked, 'order')} beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means`;
+  const others = read.length - all.length;
+  const foreign = others > 0 ? `; ${counted(others, 'payment')} of others ignored` : '';
+  const evidence = `${counted(sums.looked, 'order')} beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means${foreign}`;
   const unseen = sums.orders - sums.looked;
   return {
     violations,
@@ -93,6 +100,11 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
 
 function isOf(seen: PaymentSeen, event: AuditedEvent): boolean {
   return seen.event === null || seen.event === event.id;
+}
+
+/** Of another program or installation on the same account. */
+function isOfOthers({ reference, installation: mark }: PaymentSeen, installation: string): boolean {
+  return mark ? mark !== installation : !reference;
 }
 
 /** The order's payments; null: not looked up. */

@@ -12,6 +12,7 @@ import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Db } from '../sales/db.ts';
+import { installationOf } from '../sales/installation.ts';
 import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
 import { createSalesRecord } from '../sales/orders-record.ts';
 import { type Finding, openFindings, settleFinding } from '../sales/reconcile-findings.ts';
@@ -77,10 +78,11 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
   const to = instant('--to', flags.to, clock.now());
   const from = instant('--from', flags.from, to - reconcileSchedule.backMs);
   if (from >= to) command.error('--from has to lie before --to.');
-  const provider = providerOf(context.config(), context.runtime());
-  if (!provider) return context.fail('The payment simulator does not run (npm start runs it).');
   const { db, close } = await context.openDatabase();
   try {
+    const installation = await installationOf(db);
+    const provider = providerOf(context.config(), context.runtime(), installation);
+    if (!provider) return context.fail('The payment simulator does not run (npm start runs it).');
     const report = createReconcileReport({
       db,
       provider,
@@ -135,6 +137,7 @@ function reportText(
     ['  not in its list, looked up', counts.unlisted],
     ['Fit', counts.fits],
     ['No money on them', counts.idle],
+    ['Not ours (other programs on the account), ignored', counts.foreign],
     ['Under way', counts.underWay],
     ['Told to the worker', counts.handedOver],
     ['Orders of which nobody knows the end yet', ambiguous],
@@ -186,8 +189,12 @@ async function withDb(context: ReconcileContext, act: (db: Db) => Promise<void>)
 }
 
 /** The configured provider, or the simulator that this installation runs; null: it does not run. */
-function providerOf({ payments, dataDir }: Config, runtime: Runtime): PaymentProvider | null {
-  if (payments.kind === 'stripe') return stripeProvider(payments, runtime);
+function providerOf(
+  { payments, dataDir }: Config,
+  runtime: Runtime,
+  installation: string,
+): PaymentProvider | null {
+  if (payments.kind === 'stripe') return stripeProvider(payments, runtime, () => installation);
   const portFile = path.join(dataDir, 'simulator', 'port');
   const port = fs.existsSync(portFile) ? Number(fs.readFileSync(portFile, 'utf8')) : 0;
   if (!(port > 0)) return null;
@@ -197,5 +204,5 @@ function providerOf({ payments, dataDir }: Config, runtime: Runtime): PaymentPro
     webhookSecrets: ['unused'],
     apiBase: `http://127.0.0.1:${port}`,
   };
-  return stripeProvider(local, runtime);
+  return stripeProvider(local, runtime, () => installation);
 }

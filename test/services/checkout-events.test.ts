@@ -311,13 +311,15 @@ test('P3, P4: an object that is found after its order has ended, or has paid on 
 
 test('P6: a payment that nobody here knows is looked at with growing gaps, never touched, and after three days is a person’s to judge', async () => {
   await database.query('DELETE FROM provider_events');
-  const foreign = await openPayment(simulator.provider, { reference: 'of another shop' });
-  const lost = await openPayment(simulator.provider, { reference: randomUUID() });
-  const events = [event(foreign.object), event(lost.object), event('pi_that_is_not_there')];
-  for (const told of events) await desk.checkout.providerEvent(told);
+  const ours = simulator.providerWith({ installation: 'ours', timeoutMs: 1_000 });
+  const office = deskWith(ours);
+  const nameless = await openPayment(ours, { reference: 'no order' });
+  const lost = await openPayment(ours, { reference: randomUUID() });
+  const events = [event(nameless.object), event(lost.object), event('pi_that_is_not_there')];
+  for (const told of events) await office.checkout.providerEvent(told);
   const gaps: number[] = [];
   for (let look = 0; look < 4; look += 1) {
-    assert.equal((await desk.inbox.runOnce()).again, 3);
+    assert.equal((await office.inbox.runOnce()).again, 3);
     const [row] = await database.query(
       'SELECT min(extract(epoch FROM due_at - clock_timestamp()))::float8 AS s FROM provider_events WHERE due_at IS NOT NULL',
     );
@@ -326,13 +328,40 @@ test('P6: a payment that nobody here knows is looked at with growing gaps, never
   }
   assert.deepEqual(gaps, [2, 8, 32, 128]);
   await database.query(`UPDATE provider_events SET received_at = now() - interval '73 hours'`);
-  assert.equal((await desk.inbox.runOnce()).processed, 3);
+  assert.equal((await office.inbox.runOnce()).processed, 3);
   const list = await listEntries(desk.db, { event: null, after: null, limit: 10 });
   assert.deepEqual(list.map(({ object }) => object).sort(), events.map(({ object }) => object).sort());
   assert.ok(list.every(({ kind }) => kind === 'unknown_object'));
   const { intents } = await simulator.ledger();
-  for (const { object } of [foreign, lost])
+  for (const { object } of [nameless, lost])
     assert.equal(intents.find(({ id }) => id === object)?.status, 'requires_payment_method');
+  await database.query('DELETE FROM provider_events');
+});
+
+test('P6: events of payments that are not ours, on an account that others use too, are noted at once and never looked at again', async () => {
+  await database.query('DELETE FROM provider_events');
+  const ours = simulator.providerWith({ installation: 'ours', timeoutMs: 1_000 });
+  const others = simulator.providerWith({ installation: 'others' });
+  const office = deskWith(ours);
+  const shop = await openPayment(others, { reference: randomUUID() });
+  const older = await openPayment(simulator.provider, { reference: randomUUID() });
+  const till = await openPayment(simulator.provider, { reference: '' });
+  // Its own words are enough for the first: no look-up. The others carry no mark, as ours did once.
+  const told = { ...event(shop.object), foreign: true };
+  for (const one of [told, event(older.object), event(till.object)]) await office.checkout.providerEvent(one);
+  assert.equal((await stored(told.id)).note, 'foreign');
+  assert.deepEqual(await office.inbox.runOnce(), { looked: 2, processed: 2, again: 0, failed: 0 });
+  assert.deepEqual(
+    await database.query('SELECT note, count(*)::integer AS n FROM provider_events GROUP BY 1'),
+    [{ note: 'foreign', n: 3 }],
+  );
+  assert.equal((await listEntries(office.db, { event: null, after: null, limit: 10 })).length, 0);
+  // One that was made before payments were marked is ours by the record.
+  const stage = await stageEvent(database);
+  const { order, object } = await openedInVain('buyer1', 1, stage);
+  await office.checkout.providerEvent(event(object));
+  await office.inbox.runOnce();
+  assert.equal((await office.record.operationsOf(order.order))[0]?.providerObject, object);
   await database.query('DELETE FROM provider_events');
 });
 

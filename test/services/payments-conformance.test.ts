@@ -188,6 +188,17 @@ const CALLS: [route: string, params: Record<string, string>, object: string][] =
   ],
   ['refunds.retrieve', { id: '{refunds.create}', 'expand[]': 'payment_intent' }, 'refund'],
   ['refunds.list', { charge: '{charge}' }, 'list'],
+  [
+    'payment_intents.create',
+    {
+      ...{ amount: '5000', currency: 'eur', confirm: 'true', payment_method: 'pm_card_createDispute' },
+      'allowed_payment_method_types[]': 'card',
+    },
+    'payment_intent',
+  ],
+  ['disputes.list', { payment_intent: '{payment_intents.create}', 'created[gte]': '1' }, 'list'],
+  ['disputes.retrieve', { id: '{dispute}' }, 'dispute'],
+  ['disputes.close', { id: '{dispute}' }, 'dispute'],
   ['events.list', { limit: '100' }, 'list'],
   ['events.retrieve', { id: '{event}' }, 'event'],
   ['balance.retrieve', {}, 'balance'],
@@ -217,7 +228,9 @@ test('each route answers with Stripe’s object, headers and nothing else', asyn
     if (answer.body.id) ids.set(route, answer.body.id);
     const charge = answer.body.latest_charge as { id: string } | undefined;
     if (charge?.id) ids.set('charge', charge.id);
-    if (route === 'events.list') ids.set('event', (answer.body.data as { id: string }[])[0]!.id);
+    const first = (answer.body.data as { id: string }[] | undefined)?.[0]?.id;
+    if (first && route === 'events.list') ids.set('event', first);
+    if (first && route === 'disputes.list') ids.set('dispute', first);
   }
   const called = new Set(CALLS.map(([route]) => route));
   assert.deepEqual(

@@ -22,6 +22,8 @@ before(async () => {
   database = await testDatabase();
   simulator = await startTestSimulator();
   desk = till(database.url, simulator.provider);
+  const [{ id: installation }] = await database.query('SELECT id FROM installation');
+  ours = simulator.providerWith({ installation });
 });
 after(async () => {
   await desk?.close();
@@ -30,7 +32,10 @@ after(async () => {
 
 const from = Date.now() - 60_000;
 
-function report(provider: Pick<PaymentProvider, 'list' | 'lookup'> = simulator.provider, owner = 'worker') {
+/** The account is shared: what is made here carries the mark of this installation. */
+let ours: PaymentProvider;
+
+function report(provider: Pick<PaymentProvider, 'list' | 'lookup'> = ours, owner = 'worker') {
   const parts = { db: desk.db, clock: systemClock, log: silentLogger, handOver: handOverTo(desk.record) };
   return createReconcileReport({ ...parts, provider, owner });
 }
@@ -52,8 +57,7 @@ async function sell(stage: { event: number; epoch: number }, visitor: string, se
 }
 
 /** A payment that none of our operations made, with money reserved on it. */
-async function foreign(reference: string, amount: number): Promise<string> {
-  const { provider } = simulator;
+async function foreign(reference: string, amount: number, provider = ours): Promise<string> {
   const made = await provider.open({
     key: randomUUID(),
     reference,
@@ -85,6 +89,10 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   const stranger = await foreign(randomUUID(), 900);
   const bar = await foreign('table 7', 1_200);
   const second = await foreign(paid.order, paid.amount);
+  // Of another program, of another installation, and of one that is as old as ours and does not mark: none is ours.
+  await foreign('', 700, simulator.provider);
+  await foreign(randomUUID(), 800, simulator.providerWith({ installation: 'another' }));
+  await foreign(randomUUID(), 850, simulator.provider);
   await simulator.provider.refund({
     key: randomUUID(),
     object: refunded.providerObject!,
@@ -110,6 +118,7 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
     'missing_there pi_nowhere',
   ].sort();
   assert.deepEqual(kindsOf(found), expected);
+  assert.equal(found.run.counts.foreign, 3);
   // Only what names our orders is told to the saga, which has its own rules for it.
   const told = await database.query(`SELECT object FROM provider_events WHERE type = 'reconcile' ORDER BY 1`);
   assert.deepEqual(

@@ -21,7 +21,12 @@ export interface TestSimulator {
   /** The real Stripe adapter, through the real SDK, pointed at this process. */
   readonly provider: PaymentProvider;
   /** Another adapter on it, such as one with a shorter timeout or another clock. */
-  providerWith(options: { timeoutMs?: number; clock?: Clock; secretKey?: string }): PaymentProvider;
+  providerWith(options: {
+    timeoutMs?: number;
+    clock?: Clock;
+    secretKey?: string;
+    installation?: string;
+  }): PaymentProvider;
   ledger(): Promise<Ledger>;
   /** What the ledger says of one payment (its id) or of one order (our reference). */
   ledgerOf(of: string): Promise<LedgerOf>;
@@ -45,6 +50,13 @@ export interface TestSimulator {
   releaseWebhooks(): Promise<number>;
   /** Lets pending refunds arrive and fails those that are to fail later, by their card or by a fault. */
   settleRefunds(): Promise<string[]>;
+  /** A refund that somebody makes on the provider's own page: without our key and reference. Returns its id. */
+  refundByHand(intent: string, amount?: number): Promise<string>;
+  /** The buyer's bank disputes a payment. Returns the dispute's id. */
+  dispute(intent: string, wish?: { amount?: number; reason?: string; inquiry?: boolean }): Promise<string>;
+  decideDispute(dispute: string, outcome: 'under_review' | 'won' | 'lost'): Promise<void>;
+  /** API calls a second from now on; null: any number. */
+  rateLimit(perSecond: number | null): Promise<void>;
   /** Answers the bank's question for an `action.url`; gives the address that the buyer is sent back to. */
   answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string>;
   /** A confirmation token as the payment form makes it, of a card number or `pm_card_…` name. */
@@ -74,6 +86,7 @@ export async function startTestSimulator(
       webhookSecrets: [webhookSecret],
       apiBase: url,
       timeoutMs: given.timeoutMs ?? options.timeoutMs,
+      installation: () => given.installation ?? null,
       log: silentLogger,
       clock: given.clock ?? systemClock,
     });
@@ -114,6 +127,16 @@ export async function startTestSimulator(
       (await ask<{ released: number }>(`${url}/_sim/webhooks/release`, 'POST')).released,
     settleRefunds: async () =>
       (await ask<{ settled: string[] }>(`${url}/_sim/refunds/settle`, 'POST')).settled,
+    refundByHand: async (intent, amount) =>
+      (await ask<{ id: string }>(`${url}/_sim/refunds`, 'POST', { intent, amount })).id,
+    dispute: async (intent, wish = {}) =>
+      (await ask<{ id: string }>(`${url}/_sim/disputes`, 'POST', { intent, ...wish })).id,
+    decideDispute: async (dispute, outcome) => {
+      await ask(`${url}/_sim/disputes/decide`, 'POST', { dispute, outcome });
+    },
+    rateLimit: async (perSecond) => {
+      await ask(`${url}/_sim/rate-limit`, 'POST', { perSecond });
+    },
     answerBank: (actionUrl, answer) => answerBank(actionUrl, answer),
     confirmationToken: (card) => confirmationToken(url, publishableKey, card),
     kill,

@@ -359,6 +359,38 @@ const REFUND = shapeOf<Stripe.Refund>()(
   },
 );
 
+const DISPUTE = shapeOf<Stripe.Dispute>()(
+  {
+    id: 'string',
+    object: 'string',
+    amount: 'integer',
+    balance_transactions: 'array',
+    charge: 'string',
+    created: 'integer',
+    currency: 'string',
+    enhanced_eligibility_types: 'array',
+    evidence: 'object',
+    evidence_details: 'object',
+    intended_submission_method: 'null',
+    is_charge_refundable: 'boolean',
+    livemode: 'boolean',
+    metadata: 'object',
+    network_reason_code: 'string',
+    payment_intent: 'string',
+    payment_method_details: 'object',
+    reason: 'string',
+    status: 'string',
+  },
+  {
+    balance_transactions: 'free',
+    enhanced_eligibility_types: 'free',
+    evidence: 'free',
+    evidence_details: 'free',
+    metadata: 'free',
+    payment_method_details: 'free',
+  },
+);
+
 const CONFIRMATION_TOKEN = shapeOf<Stripe.ConfirmationToken>()(
   {
     id: 'string',
@@ -434,6 +466,7 @@ export const STRIPE_OBJECTS: Readonly<Record<string, StripeShape>> = {
   balance: BALANCE,
   charge: CHARGE,
   confirmation_token: CONFIRMATION_TOKEN,
+  dispute: DISPUTE,
   event: EVENT,
   list: LIST,
   payment_intent: PAYMENT_INTENT,

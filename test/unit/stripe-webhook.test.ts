@@ -41,8 +41,30 @@ function sign(body: string, secret: string, seconds: number): string {
 
 test('P6: a webhook with the right signature names its event and payment object', () => {
   const header = `t=${NOW_S},v1=${sign(BODY, SECRET, NOW_S)}`;
-  assert.deepEqual(parse(BODY, header), { id: 'evt_1', type: 'payment_intent.succeeded', object: 'pi_1' });
+  assert.deepEqual(parse(BODY, header), {
+    ...{ id: 'evt_1', type: 'payment_intent.succeeded', object: 'pi_1' },
+    madeBy: 'others',
+  });
   assert.equal(signature(BODY, SECRET, NOW_S), header, 'the simulator signs by the same scheme');
+});
+
+test('P6: an event says whose payment it is by the metadata of a payment or charge; of refunds and disputes it does not say', () => {
+  const told = (object: object, installation: string | null = 'here') => {
+    const body = eventBody(object);
+    const provider = createStripeProvider({
+      ...{ secretKey: 'sk_test_x', webhookSecrets: [SECRET], apiBase: 'http://127.0.0.1:9' },
+      ...{ installation: () => installation, log: silentLogger, clock },
+    });
+    return provider.parseWebhook(Buffer.from(body), signature(body, SECRET, NOW_S))?.madeBy;
+  };
+  const charge = { object: 'charge', id: 'ch_1', payment_intent: 'pi_1' };
+  assert.equal(told({ ...charge, metadata: { order: 'o', installation: 'here' } }), 'us');
+  assert.equal(told({ ...charge, metadata: { order: 'o', installation: 'there' } }), 'others');
+  assert.equal(told({ ...charge, metadata: { order: 'o' } }), 'unmarked');
+  assert.equal(told({ ...charge, metadata: { order: 'o', installation: 'there' } }, null), 'unmarked');
+  assert.equal(told({ ...charge, metadata: {} }), 'others');
+  assert.equal(told({ object: 'refund', id: 're_1', payment_intent: 'pi_1', metadata: {} }), null);
+  assert.equal(told({ object: 'dispute', id: 'du_1', payment_intent: 'pi_1', metadata: {} }), null);
 });
 
 test('P6: bytes are what is signed, so text beyond ASCII is accepted as it came', () => {

@@ -27,7 +27,6 @@ export interface ErrorBody {
   message: string;
   code?: string;
   decline_code?: string;
-  doc_url?: string;
   param?: string;
   charge?: string;
   payment_intent?: unknown;

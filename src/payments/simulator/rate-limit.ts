@@ -36,7 +36,6 @@ function tooMany(): ApiError {
     {
       type: 'invalid_request_error',
       code: 'rate_limit',
-      doc_url: 'https://docs.stripe.com/error-codes/rate-limit',
       message:
         'Request rate limit exceeded. You can learn more about rate limits here https://docs.stripe.com/rate-limits.',
     },
