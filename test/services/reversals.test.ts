@@ -1,0 +1,279 @@
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test, { after, before } from 'node:test';
+import { createOperatorDesk, type OperatorDesk } from '../../src/checkout/operator-desk.ts';
+import { createReversalListing } from '../../src/checkout/reversal-listing.ts';
+import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
+import type { Order } from '../../src/sales/record.ts';
+import { listingCounts, reversalsOfOrder } from '../../src/sales/reversals.ts';
+import { until } from '../support/app.ts';
+import { auditOf, violationsOf } from '../support/at-rest.ts';
+import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
+import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import { auditEvent, reconcile, stageEvent } from '../support/stage.ts';
+
+let database: TestDatabase;
+let simulator: TestSimulator;
+let desk: RefundDesk;
+let operator: OperatorDesk;
+let provider: PaymentProvider;
+let receiver: Server;
+before(async () => {
+  database = await testDatabase();
+  simulator = await startTestSimulator({ timeoutMs: 2_000 });
+  const [{ id: installation }] = await database.query('SELECT id FROM installation');
+  provider = simulator.providerWith({ installation, timeoutMs: 2_000 });
+  desk = refundDesk(database.url, provider);
+  operator = createOperatorDesk({ db: desk.db, refunds: desk.refunds, random: systemRandom });
+  // The webhooks as they come: signed, parsed by the adapter, stored.
+  receiver = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', async () => {
+      const event = provider.parseWebhook(Buffer.concat(chunks), String(req.headers['stripe-signature']));
+      if (event) await desk.checkout.providerEvent({ ...event, foreign: event.madeBy === 'others' });
+      res.writeHead(event ? 200 : 400).end();
+    });
+  });
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+  await simulator.webhooksTo(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);
+});
+after(async () => {
+  receiver?.closeAllConnections();
+  receiver?.close();
+  await desk?.close();
+  await simulator?.stop();
+});
+
+const listed = async (order: Order) =>
+  (await operator.list({ event: order.eventNo, after: null, limit: 20 })).entries;
+const kindsOf = async (order: Order) => (await listed(order)).map(({ kind }) => kind);
+const validTickets = async (order: Order) =>
+  (await desk.refundRecord.paidTickets(order.eventNo, order.order)).filter(({ valid }) => valid).length;
+const left = async (order: Order) => {
+  const would = await desk.refunds.preview(order.order, { tickets: 'all', fees: 'returned', goodwill: 0 });
+  return would.kind === 'refund' ? would.amount : would.kind;
+};
+const act = (order: Order, action: 'cancel_tickets' | 'dismiss', kind: string) =>
+  listed(order).then(async (entries) => {
+    const { entry } = entries.find((one) => one.kind === kind)!;
+    return operator.act({ entry, action, actor: 'organiser', note: 'agreed by phone' });
+  });
+/** Until the webhook has come and the inbox has looked. */
+async function told(order: Order, state: string): Promise<void> {
+  await until(async () => {
+    await desk.inbox.runOnce();
+    return (await reversalsOfOrder(desk.db, order.order)).some((one) => one.state === state);
+  }, `the record to know a reversal that is ${state}`);
+}
+const auditLines = async (order: Order) =>
+  (
+    await database.query(
+      `SELECT action FROM audit_log WHERE actor = 'provider' AND detail ->> 'order' = $1 ORDER BY at`,
+      [order.order],
+    )
+  ).map(({ action }) => action);
+const seatsFree = async (order: Order) =>
+  (
+    await database.query(
+      `SELECT seat_no FROM seats WHERE event_no = $1 AND seat_no = ANY ($2) AND state = 'available'`,
+      [order.eventNo, order.lines.map(({ seat }) => seat)],
+    )
+  ).length;
+
+test('P8: a refund that somebody makes at the provider is judged at once: listed with order and seats, not offered again', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1, 2]);
+  const object = order.providerObject!;
+  await simulator.refundByHand(object, 2_000);
+  await told(order, 'done');
+  const [entry] = await listed(order);
+  assert.deepEqual(
+    [entry!.kind, entry!.order, entry!.seats, entry!.seatNames.length],
+    ['foreign_refund', order.order, [1, 2], 2],
+  );
+  assert.match(entry!.says!, /^20\.00 EUR of order .* were refunded at the provider, not by us/);
+  assert.deepEqual(
+    entry!.actions.map(({ action }) => action),
+    ['look', 'cancel_tickets', 'dismiss'],
+  );
+  assert.deepEqual(await auditLines(order), ['foreign_refund']);
+  assert.equal(await validTickets(order), 2, 'nothing is decided for the organiser');
+  assert.equal(await left(order), order.amount - 2_000);
+  await auditEvent(database, simulator, stage.event);
+
+  // Kept valid by the operator; the same events again say nothing new.
+  assert.equal((await act(order, 'dismiss', 'foreign_refund')).kind, 'done');
+  await desk.checkout.providerEvent({ id: 'evt_again', type: 'charge.refunded', object });
+  await desk.inbox.runOnce();
+  assert.deepEqual(await kindsOf(order), []);
+
+  // The rest, and no more than it, is ours to give back.
+  const tooMuch = await desk.refunds.make(refundOf(order, { tickets: [], goodwill: order.amount - 1_999 }));
+  assert.ok(tooMuch.kind === 'too_much' && tooMuch.most === order.amount - 2_000, JSON.stringify(tooMuch));
+  const refund = await madeRefund(desk, order);
+  assert.deepEqual([refund.amount, refund.state], [order.amount - 2_000, 'done']);
+  const { intents } = await simulator.ledgerOf(object);
+  assert.equal(intents[0]!.refunded, order.amount);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: all given back at the provider: the tickets are cancelled without paying again, and the seats go back on sale', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1, 2]);
+  await simulator.refundByHand(order.providerObject!);
+  await told(order, 'done');
+  assert.equal(await left(order), 0);
+  assert.equal(await seatsFree(order), 0, 'while the tickets are valid the seats stay sold');
+  const done = await act(order, 'cancel_tickets', 'foreign_refund');
+  assert.ok(done.kind === 'done' && done.entry === null, JSON.stringify(done));
+  assert.equal(await seatsFree(order), 2);
+  assert.equal(await validTickets(order), 0);
+  assert.equal((await desk.checkout.find(order.order))!.state, 'cancelled');
+  assert.equal((await simulator.ledgerOf(order.providerObject!)).refunds.length, 1);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a refund made at the provider a moment ago, of which no event has come, is not made a second time', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1]);
+  const silence = await simulator.fault('webhook_never');
+  await simulator.refundByHand(order.providerObject!);
+  assert.equal(await left(order), 0);
+  const refund = await madeRefund(desk, order);
+  assert.deepEqual([refund.amount, refund.state], [0, 'done']);
+  await simulator.endFault(silence);
+  assert.deepEqual(await kindsOf(order), ['foreign_refund']);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a refund made at the provider that fails at the bank: the money can be refunded by us again', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1], 'pm_card_refundFail');
+  await simulator.refundByHand(order.providerObject!);
+  await told(order, 'done');
+  await simulator.settleRefunds();
+  await told(order, 'failed');
+  assert.equal(await left(order), order.amount);
+  assert.match((await listed(order))[0]!.says!, /failed: the money is still with you/);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a dispute that is opened and lost: each is told with its fee, nothing is refunded on top, the organiser decides about the tickets', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1, 2]);
+  const dispute = await simulator.dispute(order.providerObject!);
+  await told(order, 'open');
+  const [entry] = await listed(order);
+  assert.equal(entry!.kind, 'dispute_opened');
+  assert.match(
+    entry!.says!,
+    /withdrew the money; answer it .* by 20\d\d-.*; the provider charges 15\.00 EUR/,
+  );
+  assert.equal(await left(order), 0);
+  const refund = await desk.refunds.make(refundOf(order, { tickets: [], goodwill: 100 }));
+  assert.equal(refund.kind, 'too_much');
+  await auditEvent(database, simulator, stage.event);
+  await simulator.decideDispute(dispute, 'lost');
+  await told(order, 'lost');
+  assert.deepEqual(await kindsOf(order), ['dispute_lost'], 'one entry a dispute');
+  assert.deepEqual(await auditLines(order), ['dispute_opened', 'dispute_lost']);
+  assert.equal(await validTickets(order), 2);
+  assert.equal((await act(order, 'cancel_tickets', 'dispute_lost')).kind, 'done');
+  assert.deepEqual([await validTickets(order), await seatsFree(order)], [0, 2]);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a dispute that is won gives the money back to us; an inquiry never took it', async () => {
+  const stage = await stageEvent(database);
+  const won = await bought(desk, stage, [1]);
+  const asked = await bought(desk, stage, [2]);
+  const dispute = await simulator.dispute(won.providerObject!, { amount: 1_000 });
+  const inquiry = await simulator.dispute(asked.providerObject!, { inquiry: true });
+  await told(won, 'open');
+  await told(asked, 'open');
+  assert.equal(await left(won), won.amount - 1_000);
+  assert.equal(await left(asked), asked.amount);
+  assert.match(
+    (await listed(asked)).find(({ order }) => order === asked.order)!.says!,
+    /no money was withdrawn/,
+  );
+  await simulator.decideDispute(dispute, 'won');
+  await simulator.decideDispute(inquiry, 'won');
+  await told(won, 'won');
+  await told(asked, 'won');
+  assert.deepEqual((await kindsOf(won)).sort(), ['dispute_won', 'dispute_won']);
+  const refund = await madeRefund(desk, won);
+  assert.deepEqual([refund.amount, refund.state], [won.amount, 'done']);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: some tickets of a disputed order are cancelled without paying, the others stay valid; a cancelled event pays only the rest', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1, 2]);
+  const [first] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
+  await simulator.dispute(order.providerObject!, { amount: first!.price + first!.fee });
+  await told(order, 'open');
+  const unpaid = await madeRefund(desk, order, { tickets: [first!.ticket], pays: false });
+  assert.deepEqual([unpaid.amount, unpaid.state, unpaid.tickets], [0, 'done', [first!.ticket]]);
+  assert.equal(await validTickets(order), 1);
+  await auditEvent(database, simulator, stage.event);
+  const other = await bought(desk, stage, [3]);
+  await simulator.refundByHand(other.providerObject!, 500);
+  await told(other, 'done');
+  const shown = await desk.cancellations.preview(stage.event, 'returned');
+  assert.equal(shown.amount, order.amount - (first!.price + first!.fee) + other.amount - 500);
+});
+
+test('P6 P8: refunds and disputes whose events were lost are found by their own creation, once a day, page by page', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1]);
+  const disputed = await bought(desk, stage, [2]);
+  const own = await bought(desk, stage, [3]);
+  const silence = await simulator.fault('webhook_never');
+  await madeRefund(desk, own);
+  const shop = await openPayment(simulator.provider, { reference: '' });
+  await provider.authorise({
+    ...{ key: 'shop-auth', object: shop.object, returnUrl: 'https://example.org' },
+    instrument: { paymentMethod: 'pm_card_visa' },
+  });
+  await provider.capture({ key: 'shop-capture', object: shop.object, amount: 5_000 });
+  await simulator.refundByHand(shop.object);
+  await simulator.refundByHand(order.providerObject!, 700);
+  await simulator.dispute(disputed.providerObject!);
+  await simulator.endFault(silence);
+  // Months after the payment: the comparison of payments looks back a day.
+  await database.query(
+    `UPDATE provider_listings SET finished_at = NULL, listed_to = now() - interval '1 day'`,
+  );
+  const listing = createReversalListing({ db: desk.db, provider, record: desk.record, owner: 'worker' });
+  assert.equal(await listing.runIfDue(), 2);
+  assert.equal(await listing.runIfDue(), 0, 'not due again');
+  const counts = await listingCounts(desk.db);
+  assert.equal(counts.refund.foreign, 1);
+  await desk.inbox.runOnce();
+  assert.deepEqual((await kindsOf(order)).sort(), ['dispute_opened', 'foreign_refund']);
+  // What was cut off goes on at its page; what is open is looked at every day, what is known is not.
+  await database.query(
+    `UPDATE provider_listings SET finished_at = now() - interval '25 hours', claimed_until = NULL`,
+  );
+  await database.query(`DELETE FROM provider_events`);
+  const unanswered = createReversalListing({
+    ...{ db: desk.db, record: desk.record, owner: 'worker' },
+    provider: {
+      ...provider,
+      listRefunds: async () => ({ kind: 'unknown', reason: 'timeout', detail: 'silence' }),
+    },
+  });
+  await assert.rejects(unanswered.runIfDue(), /did not list: timeout/);
+  assert.equal(await listing.runIfDue(), 1);
+  const events = await database.query(`SELECT object FROM provider_events WHERE type = 'listed'`);
+  assert.ok(events.some(({ object }) => object === disputed.providerObject));
+  assert.ok(!events.some(({ object }) => object === order.providerObject));
+  await reconcile(database, desk, 1);
+  const report = await auditOf({ database, simulator, eventNo: stage.event });
+  assert.deepEqual(violationsOf(report), []);
+});
