@@ -1435,7 +1435,7 @@ CREATE FUNCTION public.cancellation_preview(p_event integer, p_fees text) RETURN
   SELECT jsonb_build_object(
     'orders', count(*) FILTER (WHERE o.state IN ('confirmed','paid')),
     'tickets', coalesce(sum(t.n) FILTER (WHERE o.state IN ('confirmed','paid')), 0),
-    'amount', coalesce(sum(least(o.amount - coalesce(f.refunded, 0),
+    'amount', coalesce(sum(least(order_left(o),
                 t.prices + CASE WHEN p_fees = 'returned' THEN t.fees + o.order_fee - coalesce(f.given, 0) ELSE 0 END))
               FILTER (WHERE o.state IN ('confirmed','paid')), 0),
     'unpaidOrders', count(*) FILTER (WHERE o.state IN ('reserved','authorised','voiding')),
@@ -1443,7 +1443,7 @@ CREATE FUNCTION public.cancellation_preview(p_event integer, p_fees text) RETURN
   FROM orders o
     LEFT JOIN (SELECT order_id, count(*) AS n, sum(price) AS prices, sum(fee) AS fees FROM tickets
                WHERE event_no = p_event AND status = 'sold' GROUP BY order_id) t USING (order_id)
-    LEFT JOIN (SELECT order_id, sum(order_fee) AS given, sum(amount) AS refunded FROM refunds
+    LEFT JOIN (SELECT order_id, sum(order_fee) AS given FROM refunds
                WHERE event_no = p_event GROUP BY order_id) f USING (order_id)
   WHERE o.event_no = p_event AND o.state IN ('reserved','authorised','voiding','confirmed','paid')
 $$;
@@ -2235,6 +2235,24 @@ BEGIN
       AND (e.phase NOT IN ('closed','cancelled') OR e.performance_at IS NULL
         OR e.performance_at > clock_timestamp() - interval '1 day')
     ORDER BY e.event_no;
+END $$;
+
+--
+-- Name: finding_put(text, text, uuid, text, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.finding_put(p_kind text, p_subject text, p_order uuid, p_object text, p_says text, p_detail jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  INSERT INTO reconcile_findings (kind, subject, order_id, object, says, detail)
+  SELECT p_kind, p_subject, p_order, p_object, p_says, p_detail
+  WHERE NOT EXISTS (SELECT 1 FROM reconcile_findings s WHERE s.subject = p_subject AND s.kind = p_kind AND s.says = p_says
+                    AND s.settled_by <> 'reconcile')
+  ON CONFLICT (kind, subject) WHERE settled_at IS NULL DO UPDATE
+    SET last_seen_at = clock_timestamp(), says = excluded.says, detail = excluded.detail, order_id = excluded.order_id;
+  UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = 'reconcile'
+  WHERE subject = p_subject AND kind <> p_kind AND settled_at IS NULL;
 END $$;
 
 --
@@ -3909,6 +3927,17 @@ CREATE FUNCTION public.order_json(o public.orders) RETURNS jsonb
 $$;
 
 --
+-- Name: order_left(public.orders); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.order_left(o public.orders) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT greatest(0, order_taken(o) - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id)
+                     - (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id))::bigint
+$$;
+
+--
 -- Name: order_limit_reached(public.orders); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -4626,7 +4655,7 @@ END $$;
 -- Name: provider_events_claim(text, integer, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.provider_events_claim(p_owner text, p_limit integer, p_lease_ms integer) RETURNS TABLE(object text, "order" uuid, events text[], attempts integer, "ageMs" double precision)
+CREATE FUNCTION public.provider_events_claim(p_owner text, p_limit integer, p_lease_ms integer) RETURNS TABLE(object text, "order" uuid, events text[], types text[], attempts integer, "ageMs" double precision)
     LANGUAGE sql
     AS $$
   WITH longest AS (
@@ -4648,7 +4677,7 @@ CREATE FUNCTION public.provider_events_claim(p_owner text, p_limit integer, p_le
   SELECT c.object,
          coalesce((SELECT o.order_id FROM orders o WHERE o.provider_object = c.object),
                   (SELECT m.order_id FROM money_operations m WHERE m.provider_object = c.object LIMIT 1)),
-         array_agg(c.provider_event_id ORDER BY c.received_at, c.provider_event_id), max(c.attempts),
+         array_agg(c.provider_event_id ORDER BY c.received_at, c.provider_event_id), array_agg(DISTINCT c.type), max(c.attempts),
          (extract(epoch FROM clock_timestamp() - min(c.received_at)) * 1000)::double precision
   FROM claimed c GROUP BY c.object ORDER BY min(c.received_at)
 $$;
@@ -4670,6 +4699,52 @@ BEGIN
     ORDER BY processed_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   RETURN v_deleted;
+END $$;
+
+--
+-- Name: provider_listing_due(text, double precision, double precision, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.provider_listing_due(p_owner text, p_every_ms double precision, p_back_ms double precision, p_lease_ms integer) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  l provider_listings;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  SELECT * INTO l FROM provider_listings
+  WHERE (claimed_until IS NULL OR claimed_until <= v_now OR owner = p_owner)
+    AND (to_at IS NOT NULL OR finished_at IS NULL OR finished_at <= v_now - p_every_ms * interval '1 millisecond')
+  ORDER BY kind LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  UPDATE provider_listings
+  SET owner = p_owner, claimed_until = v_now + p_lease_ms * interval '1 millisecond',
+      from_at = coalesce(from_at, listed_to - p_back_ms * interval '1 millisecond'), to_at = coalesce(to_at, v_now),
+      counts = CASE WHEN to_at IS NULL THEN '{}' ELSE counts END
+  WHERE kind = l.kind RETURNING * INTO l;
+  RETURN jsonb_build_object('kind', l.kind, 'from', epoch_ms(l.from_at), 'to', epoch_ms(l.to_at), 'cursor', l.cursor,
+                            'counts', l.counts);
+END $$;
+
+--
+-- Name: provider_listing_page(text, text, text, jsonb, integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.provider_listing_page(p_kind text, p_owner text, p_cursor text, p_counts jsonb, p_lease_ms integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  UPDATE provider_listings
+  SET cursor = p_cursor,
+      counts = counts || (SELECT coalesce(jsonb_object_agg(key, coalesce((counts ->> key)::bigint, 0) + value::bigint), '{}')
+                          FROM jsonb_each_text(p_counts)),
+      claimed_until = CASE WHEN p_cursor IS NOT NULL THEN clock_timestamp() + p_lease_ms * interval '1 millisecond' END,
+      listed_to = CASE WHEN p_cursor IS NULL THEN to_at ELSE listed_to END,
+      finished_at = CASE WHEN p_cursor IS NULL THEN clock_timestamp() ELSE finished_at END,
+      from_at = CASE WHEN p_cursor IS NOT NULL THEN from_at END,
+      to_at = CASE WHEN p_cursor IS NOT NULL THEN to_at END
+  WHERE kind = p_kind AND owner = p_owner AND to_at IS NOT NULL;
+  RETURN FOUND;
 END $$;
 
 --
@@ -5242,10 +5317,10 @@ CREATE FUNCTION public.refund_json(r public.refunds) RETURNS jsonb
 $$;
 
 --
--- Name: refund_make(uuid, uuid, uuid, text, text, text, text, text, uuid[], text, bigint, text, integer, boolean, text, integer); Type: FUNCTION; Schema: public; Owner: -
+-- Name: refund_make(uuid, uuid, uuid, text, text, text, text, text, uuid[], text, bigint, text, integer, boolean, text, integer, boolean); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer) RETURNS jsonb
+CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer, p_pays boolean DEFAULT true) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -5285,7 +5360,7 @@ BEGIN
   IF v_unknown <> '{}' THEN RETURN jsonb_build_object('kind', 'not_valid', 'tickets', v_unknown); END IF;
   SELECT count(*) INTO v_valid FROM tickets WHERE event_no = o.event_no AND order_id = p_order AND status = 'sold';
   v_all := v_wanted <> '{}' AND cardinality(v_wanted) = v_valid;
-  SELECT order_taken(o) - coalesce(sum(amount), 0), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
+  SELECT order_left(o), coalesce(sum(order_fee), 0) INTO v_left, v_fee_given
   FROM refunds WHERE order_id = p_order;
 
   r.refund_id := p_refund; r.order_id := p_order; r.event_no := o.event_no; r.cancellation := p_cancellation;
@@ -5295,6 +5370,7 @@ BEGIN
   r.amount := v_prices + v_fees - r.fees_kept + r.order_fee + p_goodwill;
   r.amount := r.amount + (p_step - r.amount % p_step) % p_step;
   IF p_goodwill = 0 THEN r.amount := least(r.amount, v_left); END IF;
+  IF NOT p_pays THEN r.amount := 0; END IF;
   r.goodwill := r.amount - (v_prices + v_fees - r.fees_kept + r.order_fee);
   IF r.amount > v_left THEN RETURN jsonb_build_object('kind', 'too_much', 'amount', r.amount, 'most', v_left); END IF;
   IF r.amount = 0 AND v_wanted = '{}' THEN RETURN '{"kind":"nothing"}'; END IF;
@@ -5330,7 +5406,7 @@ BEGIN
   IF NOT p_cancellation THEN
     INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'refund', o.event_no, jsonb_build_object(
       'order', p_order, 'refund', p_refund, 'tickets', cardinality(v_wanted), 'amount', r.amount, 'goodwill', r.goodwill,
-      'fees', p_fees, 'seats', p_seats, 'reason', p_reason));
+      'fees', p_fees, 'seats', p_seats, 'pays', p_pays, 'reason', p_reason));
   END IF;
   RETURN jsonb_build_object('kind', 'made', 'order', order_json(o), 'refund', refund_json(r), 'seats', v_seats,
     'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));
@@ -5436,6 +5512,83 @@ BEGIN
 END $$;
 
 --
+-- Name: reversals; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.reversals (
+    reversal_id text NOT NULL,
+    kind text NOT NULL,
+    order_id uuid NOT NULL,
+    object text NOT NULL,
+    amount bigint NOT NULL,
+    currency character(3) NOT NULL,
+    state text NOT NULL,
+    taken bigint NOT NULL,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT reversals_kind_check CHECK ((kind = ANY (ARRAY['refund'::text, 'dispute'::text]))),
+    CONSTRAINT reversals_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'done'::text, 'failed'::text, 'open'::text, 'won'::text, 'lost'::text]))),
+    CONSTRAINT reversals_taken_check CHECK ((taken >= 0))
+);
+
+--
+-- Name: reversal_json(public.reversals); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reversal_json(v public.reversals) RETURNS jsonb
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT jsonb_build_object('reversal', v.reversal_id, 'kind', v.kind, 'order', v.order_id, 'object', v.object,
+    'amount', v.amount, 'currency', v.currency, 'state', v.state, 'taken', v.taken, 'detail', v.detail,
+    'createdAt', epoch_ms(v.created_at), 'updatedAt', epoch_ms(v.updated_at))
+$$;
+
+--
+-- Name: reversals_record(uuid, jsonb); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.reversals_record(p_order uuid, p_seen jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; s record; v reversals;
+  v_before text;
+  v_changed jsonb := '[]';
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
+  FOR s IN
+    SELECT x.* FROM jsonb_to_recordset(p_seen) AS x (reversal text, kind text, object text, reference text, amount bigint,
+      currency text, state text, taken bigint, detail jsonb, "createdAt" double precision, finding text, says text)
+    WHERE NOT EXISTS (SELECT 1 FROM money_operations m WHERE m.order_id = p_order AND m.operation_id::text = x.reference)
+    ORDER BY x."createdAt", x.reversal
+  LOOP
+    SELECT r.state INTO v_before FROM reversals r WHERE r.reversal_id = s.reversal;
+    INSERT INTO reversals AS r (reversal_id, kind, order_id, object, amount, currency, state, taken, detail, created_at)
+    VALUES (s.reversal, s.kind, p_order, s.object, s.amount, s.currency, s.state, s.taken, s.detail,
+            to_timestamp(s."createdAt" / 1000))
+    ON CONFLICT (reversal_id) DO UPDATE
+      SET state = excluded.state, taken = excluded.taken, amount = excluded.amount, detail = excluded.detail,
+          updated_at = clock_timestamp()
+      WHERE r.order_id = p_order AND (r.state, r.taken, r.amount, r.detail)
+            IS DISTINCT FROM (excluded.state, excluded.taken, excluded.amount, excluded.detail)
+    RETURNING * INTO v;
+    CONTINUE WHEN NOT FOUND;
+    PERFORM finding_put(s.finding, s.reversal, p_order, s.object, s.says, reversal_json(v));
+    CONTINUE WHEN v_before = v.state;
+    PERFORM order_note(p_order, s.kind || '_at_provider', o.state, o.state, reversal_json(v));
+    INSERT INTO audit_log (actor, action, event_no, detail) VALUES ('provider', s.finding, o.event_no, jsonb_build_object(
+      'order', p_order, 'reversal', s.reversal, 'amount', s.amount, 'currency', s.currency, 'state', s.state));
+    v_changed := v_changed || reversal_json(v);
+  END LOOP;
+  IF v_changed <> '[]' THEN
+    PERFORM job_enqueue('figures', jsonb_build_object('event', o.event_no), 'figures/' || o.event_no, 5000);
+  END IF;
+  RETURN v_changed;
+END $$;
+
+--
 -- Name: revoked_tickets(integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -5479,13 +5632,15 @@ CREATE FUNCTION public.sales_figures_refresh(p_event integer) RETURNS public.sal
     SELECT coalesce(sum(amount) FILTER (WHERE state = 'elsewhere'), 0) AS elsewhere,
            coalesce(sum(amount) FILTER (WHERE state NOT IN ('done','elsewhere')), 0) AS owed
     FROM refunds WHERE event_no = p_event),
+  reversed AS (
+    SELECT coalesce(sum(v.taken), 0) AS taken FROM reversals v JOIN orders o USING (order_id) WHERE o.event_no = p_event),
   counted AS (
     SELECT jsonb_build_object(
       'orders', (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM placed),
       'sold', (SELECT coalesce(jsonb_agg(jsonb_build_object('category', category, 'kind', kind, 'tickets', tickets,
                  'prices', prices, 'fees', fees) ORDER BY category, kind), '[]') FROM sold),
-      'taken', moved.taken, 'refunded', moved.given + back.elsewhere, 'owed', back.owed) AS figures
-    FROM moved, back)
+      'taken', moved.taken, 'refunded', moved.given + back.elsewhere + reversed.taken, 'owed', back.owed) AS figures
+    FROM moved, back, reversed)
   INSERT INTO sales_figures AS f (event_no, at, figures)
   SELECT p_event, statement_timestamp(), figures FROM counted
   ON CONFLICT (event_no) DO UPDATE SET
@@ -6492,6 +6647,23 @@ CREATE TABLE public.process_health (
 );
 
 --
+-- Name: provider_listings; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE TABLE public.provider_listings (
+    kind text NOT NULL,
+    listed_to timestamp with time zone NOT NULL,
+    from_at timestamp with time zone,
+    to_at timestamp with time zone,
+    cursor text,
+    counts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    owner text,
+    claimed_until timestamp with time zone,
+    finished_at timestamp with time zone,
+    CONSTRAINT provider_listings_kind_check CHECK ((kind = ANY (ARRAY['refund'::text, 'dispute'::text])))
+);
+
+--
 -- Name: published; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -7037,6 +7209,13 @@ ALTER TABLE ONLY public.provider_events
     ADD CONSTRAINT provider_events_pkey PRIMARY KEY (provider_event_id);
 
 --
+-- Name: provider_listings provider_listings_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.provider_listings
+    ADD CONSTRAINT provider_listings_pkey PRIMARY KEY (kind);
+
+--
 -- Name: published published_pkey; Type: CONSTRAINT; Schema: public; Owner: -
 --
 
@@ -7105,6 +7284,13 @@ ALTER TABLE ONLY public.refund_tickets
 
 ALTER TABLE ONLY public.refunds
     ADD CONSTRAINT refunds_pkey PRIMARY KEY (refund_id);
+
+--
+-- Name: reversals reversals_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.reversals
+    ADD CONSTRAINT reversals_pkey PRIMARY KEY (reversal_id);
 
 --
 -- Name: sales_figures sales_figures_pkey; Type: CONSTRAINT; Schema: public; Owner: -
@@ -7418,6 +7604,12 @@ CREATE INDEX provider_events_due ON public.provider_events USING btree (due_at) 
 CREATE INDEX provider_events_ended ON public.provider_events USING btree (processed_at) WHERE (processed_at IS NOT NULL);
 
 --
+-- Name: provider_events_foreign; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX provider_events_foreign ON public.provider_events USING btree (received_at) WHERE (note = 'foreign'::text);
+
+--
 -- Name: provider_events_object; Type: INDEX; Schema: public; Owner: -
 --
 
@@ -7500,6 +7692,18 @@ CREATE INDEX refunds_order ON public.refunds USING btree (order_id, created_at);
 --
 
 CREATE UNIQUE INDEX refunds_request ON public.refunds USING btree (order_id, request_key) WHERE (request_key IS NOT NULL);
+
+--
+-- Name: reversals_open; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX reversals_open ON public.reversals USING btree (object) WHERE (state = ANY (ARRAY['pending'::text, 'open'::text]));
+
+--
+-- Name: reversals_order; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX reversals_order ON public.reversals USING btree (order_id);
 
 --
 -- Name: sign_in_budgets_by_age; Type: INDEX; Schema: public; Owner: -
@@ -7788,6 +7992,13 @@ ALTER TABLE ONLY public.refunds
 
 ALTER TABLE ONLY public.refunds
     ADD CONSTRAINT refunds_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
+
+--
+-- Name: reversals reversals_order_id_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.reversals
+    ADD CONSTRAINT reversals_order_id_fkey FOREIGN KEY (order_id) REFERENCES public.orders(order_id);
 
 --
 -- Name: sales_figures sales_figures_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
