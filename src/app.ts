@@ -58,7 +58,7 @@ import { postgresAnswers } from './runtime/postgres-wait.ts';
 import { projectDir } from './runtime/project-dir.ts';
 import type { Random } from './runtime/random.ts';
 import { createShutdown, type Shutdown } from './runtime/shutdown.ts';
-import { storedSecret } from './runtime/stored-secret.ts';
+import { madeOrStoredSecret, storedSecret } from './runtime/stored-secret.ts';
 import { lookAtCode } from './sales/access-codes.ts';
 import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
@@ -100,13 +100,22 @@ export interface App {
   db: Db;
   events: Events;
   databaseUrl: string;
-  organiser: { email: string; password: string };
+  organiser: Organiser;
   /** The simulator's page, where it takes the payments. */
   simulatorUrl: string | null;
   /** The local mailbox's page, where it takes the mails. */
   mailboxUrl: string | null;
   stop(): Promise<void>;
 }
+
+interface Organiser {
+  email: string;
+  password: string;
+  /** `made`: in this very start. Otherwise it is in the file, or set by ONSALE_ORGANISER_PASSWORD (`environment`). */
+  passwordFrom: 'made' | 'file' | 'environment';
+}
+
+const passwordFile = 'organiser-password';
 
 /** What keeps the program from starting, as a sentence for the person who started it. */
 export class StartProblem extends Error {
@@ -312,6 +321,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     planDesk,
     log,
     closing: shutdown.requested,
+    hasMailbox: config.mail.mailbox,
     db: pool('organiser', poolSizes.organiser, organiserStatementMs),
     events,
     clock,
@@ -342,7 +352,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     }),
     gates.guarding((scope) => registerOrganiserEntry(scope, { db, events, ticketKeys }, gates.require)),
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
-    ...(config.mail.smtpUrl === undefined ? [(scope: Scope) => registerMailbox(scope, { db })] : []),
+    ...(config.mail.mailbox ? [(scope: Scope) => registerMailbox(scope, { db, signedIn })] : []),
   ]);
   shutdown.add('web server', () => server.close(), answersWithinMs);
   try {
@@ -360,7 +370,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     databaseUrl,
     organiser,
     simulatorUrl: payments.simulatorUrl,
-    mailboxUrl: config.mail.smtpUrl === undefined ? `${listening}/dev/mail` : null,
+    mailboxUrl: config.mail.mailbox ? `${listening}/dev/mail` : null,
     stop: () => stopAll(shutdown),
   };
 }
@@ -449,9 +459,19 @@ function signingSecret(config: Config, random: Random): Uint8Array {
   return Buffer.from(config.secret ?? storedSecret(config.dataDir, 'secret', random));
 }
 
-export function organiserOf(config: Config, random: Random): App['organiser'] {
+function organiserOf(config: Config, random: Random): Organiser {
   const { email, password } = config.organiser;
-  return { email, password: password ?? storedSecret(config.dataDir, 'organiser-password', random, 12) };
+  if (password !== undefined) return { email, password, passwordFrom: 'environment' };
+  const { secret, isNew } = madeOrStoredSecret(config.dataDir, passwordFile, random, 12);
+  return { email, password: secret, passwordFrom: isNew ? 'made' : 'file' };
+}
+
+/** Where the password is, for people: it is printed only by the start that made it. */
+export function passwordPlace(config: Config, { passwordFrom }: Pick<Organiser, 'passwordFrom'>): string {
+  if (passwordFrom === 'environment') return 'set by ONSALE_ORGANISER_PASSWORD';
+  const file = path.join(config.dataDir, passwordFile);
+  const relative = path.relative(process.cwd(), file);
+  return `in the file ${relative.startsWith('..') ? file : relative}`;
 }
 
 /** The same after a restart: what a former life of this process was about to do is taken up at once. */

@@ -28,7 +28,7 @@ const migrationsDir = path.join(projectDir, 'migrations');
 
 /** Everything that selling stands on, each with what is wrong and what to do. */
 export async function examine(config: Config, runtime: Runtime): Promise<Finding[]> {
-  const findings: Finding[] = [...config.warnings.map(noteOf), await disk(config)];
+  const findings: Finding[] = [...config.warnings.map(noteOf), ...mail(config), await disk(config)];
   let reached: Awaited<ReturnType<typeof reachDatabase>>;
   try {
     reached = await reachDatabase(config, runtime);
@@ -50,6 +50,19 @@ export async function examine(config: Config, runtime: Runtime): Promise<Finding
 }
 
 const noteOf = (detail: string): Finding => ({ check: 'configuration', state: 'note', detail });
+
+/** Without a mail server, and not as a demo, the configuration's own warning says so. */
+function mail({ mail: { mailbox } }: Config): Finding[] {
+  if (!mailbox) return [];
+  return [
+    {
+      check: 'mail',
+      state: 'note',
+      detail:
+        'Mails go nowhere: this is a demo, which keeps them at /dev/mail. Set ONSALE_SMTP_URL to send them.',
+    },
+  ];
+}
 
 async function disk(config: Config): Promise<Finding> {
   const check = 'disk';

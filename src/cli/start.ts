@@ -1,4 +1,12 @@
-import { type App, createApp, type Role, type Runtime, roles, StartInterrupted } from '../app.ts';
+import {
+  type App,
+  createApp,
+  passwordPlace,
+  type Role,
+  type Runtime,
+  roles,
+  StartInterrupted,
+} from '../app.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Config } from '../runtime/config.ts';
 import { createShutdown } from '../runtime/shutdown.ts';
@@ -45,7 +53,7 @@ export async function startCommand(context: StartContext, flags: StartFlags): Pr
       for (const sighting of await recentProxies(app.db)) progress(`Note: ${proxyAdvice(sighting)}`);
     }
     const event = flags.demo ? await firstEvent(app, context, demoSeats) : null;
-    if (!shutdown.requested.aborted) print(welcome(app, event, config.redis));
+    if (!shutdown.requested.aborted) print(welcome(app, event, config));
     const end = await shutdown.ended;
     if (end.kind !== 'closed') fail(`Not everything ended in order: ${end.open.join(', ')}.`);
     else if (end.failed.length > 0) fail(`Could not be closed in order: ${end.failed.join(', ')}.`);
@@ -99,13 +107,18 @@ async function untilVisible(url: string, clock: Clock): Promise<void> {
   }
 }
 
-function welcome(app: App, event: string | null, redis: Config['redis']): string {
+function welcome(app: App, event: string | null, config: Config): string {
+  const { redis } = config;
+  const { email, password, passwordFrom } = app.organiser;
+  const place = passwordPlace(config, app.organiser);
   if (!app.url) return '\nRunning without the web role.\nCtrl-C stops it.\n';
   const lines = [
     '',
     `  Buyers     ${app.url}/${event ? `events/${event}` : ''}`,
     `  Organiser  ${app.url}/organiser`,
-    `             ${app.organiser.email}  ${app.organiser.password}`,
+    passwordFrom === 'made'
+      ? `             ${email}  ${password}  (from now on only ${place})`
+      : `             ${email}  password ${place}`,
     `  API        ${app.url}/docs`,
   ];
   if (app.simulatorUrl) lines.push(`  Payments   simulated: ${app.simulatorUrl}  (card 4242 4242 4242 4242)`);

@@ -10,7 +10,8 @@ import {
   mailboxMax,
 } from '../fulfilment/mailbox.ts';
 import type { Db } from '../sales/db.ts';
-import { problem } from './errors.ts';
+import { forwardedHeaderOf } from './client-address.ts';
+import { HttpProblem, problem } from './errors.ts';
 import type { App } from './server.ts';
 
 const pageSize = 50;
@@ -23,17 +24,26 @@ const AttachmentParams = Type.Object({
   position: Type.String({ pattern: '^[1-9][0-9]?$' }),
 });
 
+export const mailboxPath = '/dev/mail';
+
 /**
- * The local mailbox's pages, for development: registered only while no mail server is configured. Mails hold links that open
- * orders, so nobody sees them but who sits at this machine.
+ * The local mailbox's pages, for a demo (config.mail.mailbox). Mails hold names, addresses and links that open orders, so only
+ * the signed-in organiser sees them and a person who sits at this machine.
  */
-export function registerMailbox(app: App, { db }: { db: Db }): void {
+export function registerMailbox(
+  app: App,
+  { db, signedIn }: { db: Db; signedIn: (request: FastifyRequest) => Promise<string> },
+): void {
   const schema = { hide: true };
 
   app.addHook('onRequest', async (request) => {
-    if (!isLocal(request)) {
-      throw problem('not_found', { detail: 'The local mailbox is shown only on the machine itself.' });
-    }
+    if (isLocal(request)) return;
+    await signedIn(request).catch((error) => {
+      if (!(error instanceof HttpProblem)) throw error;
+      throw problem('not_found', {
+        detail: 'The local mailbox is shown on the machine itself, and to the organiser who has signed in.',
+      });
+    });
   });
 
   app.get('/dev/mail', { schema: { ...schema, querystring: ListQuery } }, async (request, reply) => {
@@ -81,14 +91,18 @@ async function found(db: Db, messageId: string): Promise<MailboxMail> {
 const loopback = /^(127(\.\d+){3}|::1|::ffff:127(\.\d+){3})$/;
 const localHost = /^(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i;
 
-/** From this machine, straight (no proxy in between), and under a local name: not by a foreign page that renamed us. */
+/**
+ * From this machine, without a proxy in between, and under a local name: not by a foreign page that renamed us (DNS rebinding).
+ * HTTP/1.0 is what nginx speaks to a server behind it unless told otherwise; no browser does.
+ */
 function isLocal(request: FastifyRequest): boolean {
-  const { headers, socket } = request.raw;
+  const { headers, socket, httpVersion } = request.raw;
   return (
     loopback.test(socket.remoteAddress ?? '') &&
     localHost.test(headers.host ?? '') &&
-    headers['x-forwarded-for'] === undefined &&
-    headers.forwarded === undefined
+    httpVersion !== '1.0' &&
+    headers.via === undefined &&
+    forwardedHeaderOf(headers) === undefined
   );
 }
 

@@ -1,4 +1,6 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { forwardedHeaderOf, peerKindOf } from './client-address.ts';
 import type { HttpDeps } from './deps.ts';
 import { problem } from './errors.ts';
 import { problemResponses } from './schemas.ts';
@@ -30,14 +32,31 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
       schema: {
         tags: ['operations'],
         summary: 'Able to sell',
+        description:
+          'Each part says whether it works, and why not if the request comes straight from loopback or a private network.',
         response: { 200: Type.Object({ ok: Type.Literal(true), parts: PartsSchema }), ...problemResponses },
       },
     },
-    async (_request, reply) => {
-      const { ok, parts } = await ready();
+    async (request, reply) => {
+      const { ok, parts: found } = await ready();
+      const parts = isFromInside(request) ? found : withoutReasons(found);
       if (!ok) throw problem('not_ready', { extra: { parts }, retryAfterMs: 2_000 });
       reply.header('cache-control', 'no-store');
       return { ok: true as const, parts };
     },
+  );
+}
+
+/** Reasons may name addresses of the installation's own network. */
+function withoutReasons<Part extends { reason?: string }>(parts: Record<string, Part>) {
+  return Object.fromEntries(
+    Object.entries(parts).map(([name, { reason: _, ...part }]) => [name, part]),
+  ) as Record<string, Omit<Part, 'reason'>>;
+}
+
+/** Not through a proxy that says so, and not from the public internet: load balancers, orchestrators, the operator. */
+function isFromInside(request: FastifyRequest): boolean {
+  return (
+    peerKindOf(request.socket.remoteAddress) === 'private' && forwardedHeaderOf(request.headers) === undefined
   );
 }

@@ -10,6 +10,7 @@ import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } fro
 import { tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
+import { mailboxPath } from './mailbox.ts';
 import type { RouteGroup } from './server.ts';
 
 export interface OrganiserAccount {
@@ -41,7 +42,10 @@ export function createOrganiserSessions(deps: {
   https: boolean;
   /** Aborted when the process stops. */
   closing: AbortSignal;
+  /** The session opens the local mailbox too. */
+  hasMailbox: boolean;
 }): OrganiserSessions {
+  const cookiePaths = ['/api/organiser', ...(deps.hasMailbox ? [mailboxPath] : [])];
   const { db, clock, random, account } = deps;
 
   /** Waits until the attempt may be judged. Returns the browser's device secret and what a success is reported to. */
@@ -103,7 +107,9 @@ export function createOrganiserSessions(deps: {
         await db.query('session_tidy', 'DELETE FROM organiser_sessions WHERE expires_at < clock_timestamp()');
         await audit(db, { actor: account.email, action: 'sign_in' });
         const flags = { httpOnly: true, sameSite: 'strict', secure: deps.https } as const;
-        reply.setCookie(cookieName, token, { ...flags, path: '/api/organiser', maxAge: sessionHours * 3600 });
+        for (const path of cookiePaths) {
+          reply.setCookie(cookieName, token, { ...flags, path, maxAge: sessionHours * 3600 });
+        }
         reply.setCookie(deviceCookie, device, {
           ...flags,
           path: '/api/organiser/sessions',
@@ -133,7 +139,8 @@ export function createOrganiserSessions(deps: {
             hashOf(token),
           ]);
         }
-        return reply.clearCookie(cookieName, { path: '/api/organiser' }).code(204).send();
+        for (const path of cookiePaths) reply.clearCookie(cookieName, { path });
+        return reply.code(204).send();
       },
     );
   }

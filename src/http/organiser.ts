@@ -41,6 +41,8 @@ export interface OrganiserDeps {
   clients: ClientAddresses;
   /** Aborted when the process stops. */
   closing: AbortSignal;
+  /** The local mailbox is served: the signed-in organiser may read it. */
+  hasMailbox: boolean;
   /** Cookies are marked Secure. */
   https: boolean;
   /** The published object of that name, for the counts. */

@@ -8,8 +8,14 @@ import type { App } from './server.ts';
 
 const assetMaxAge = 365 * 24 * 3600;
 
+/** Seconds that browsers ask only over TLS, if the public address is https. */
+const tlsOnlySeconds = 365 * 24 * 3600;
+
 /** Headers of every answer. The pages' policy allows no inline script: what is not from here or the provider never runs. */
-export function securityHeaders({ paymentOrigins }: Pick<HttpDeps, 'paymentOrigins'>) {
+export function securityHeaders({
+  paymentOrigins,
+  publicUrl,
+}: Pick<HttpDeps, 'paymentOrigins' | 'publicUrl'>) {
   const { script, connect, frame } = paymentOrigins;
   const policy = [
     "default-src 'self'",
@@ -23,11 +29,13 @@ export function securityHeaders({ paymentOrigins }: Pick<HttpDeps, 'paymentOrigi
     "form-action 'self'",
     "frame-ancestors 'none'",
   ].join('; ');
-  return (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
+  return (_request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
     reply.header('x-content-type-options', 'nosniff');
     reply.header('referrer-policy', 'strict-origin-when-cross-origin');
-    // The reference pages bring a policy of their own.
-    if (!request.url.startsWith('/docs')) reply.header('content-security-policy', policy);
+    reply.header('content-security-policy', policy);
+    if (publicUrl().startsWith('https://')) {
+      reply.header('strict-transport-security', `max-age=${tlsOnlySeconds}`);
+    }
     done();
   };
 }

@@ -170,7 +170,7 @@ async function describe(app: App, deps: HttpDeps): Promise<void> {
     },
     hideUntagged: true,
   });
-  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+  await app.register(swaggerUi, { routePrefix: '/docs' });
   let text: string | undefined;
   app.get('/errors', { schema: { hide: true } }, (_request, reply) =>
     reply.header('content-type', 'text/html; charset=utf-8').send(errorsPage()),

@@ -70,8 +70,10 @@ export interface Config {
   /** How long the provider's events are kept after they were dealt with, days. */
   readonly providerEventsKeptDays: number;
   readonly mail: {
-    /** Undefined: mails go to the local mailbox. It may hold a password. */
+    /** It may hold a password. Undefined: mails reach nobody, they are kept in the database. */
     readonly smtpUrl: string | undefined;
+    /** Those mails are shown at `/dev/mail`: this is a demo. */
+    readonly mailbox: boolean;
     readonly from: { readonly name: string; readonly address: string };
   };
   /** IANA name: the house's clock, in which pages, mails and tickets give the times of its events. */
@@ -183,7 +185,7 @@ const variables = {
   }),
   ONSALE_ORGANISER_PASSWORD: variable({
     doc: `Their password, at least ${organiserPasswordLengthMin} characters.`,
-    otherwise: 'made once, stored in the data folder and printed at start',
+    otherwise: 'made by the first start, printed by it, and stored in the data folder (`organiser-password`)',
     parse: (text) => longEnough(text, organiserPasswordLengthMin),
     secret: true,
   }),
@@ -218,13 +220,19 @@ const variables = {
   }),
   ONSALE_SMTP_URL: variable({
     doc: 'The mail server that takes what buyers are sent: smtp://user:password@host:587 (with a password only over STARTTLS) or smtps://…:465.',
-    otherwise: 'mails go to the local mailbox, `/dev/mail`',
+    otherwise: 'nobody is sent a mail; in a demo mails are shown at `/dev/mail`',
     parse: smtpUrl,
     secret: true,
   }),
+  ONSALE_DEMO: variable({
+    doc: '`yes` makes this a demo: without ONSALE_SMTP_URL the mails to buyers, with names, addresses and links that open orders, can be read at `/dev/mail` by the signed-in organiser and on the machine itself.',
+    otherwise:
+      'yes while nothing real is configured (no DATABASE_URL, ONSALE_SMTP_URL, ONSALE_PUBLIC_URL or Stripe keys), else no',
+    parse: yesOrNo,
+  }),
   ONSALE_MAIL_FROM: variable({
     doc: 'Whom mails are from: `Box Office <tickets@example.org>`. Asked for with ONSALE_SMTP_URL.',
-    otherwise: '`Onsale <tickets@localhost>`, in the local mailbox',
+    otherwise: '`Onsale <tickets@localhost>`',
     parse: mailAddress,
   }),
   ONSALE_TIME_ZONE: variable({
@@ -327,12 +335,19 @@ function assemble(values: Values): Config {
     providerEventsKeptDays: values.ONSALE_PROVIDER_EVENTS_DAYS ?? providerEventsDays,
     mail: {
       smtpUrl: values.ONSALE_SMTP_URL,
+      mailbox: values.ONSALE_SMTP_URL === undefined && isDemo(values),
       from: values.ONSALE_MAIL_FROM ?? { name: 'Onsale', address: 'tickets@localhost' },
     },
     timeZone: values.ONSALE_TIME_ZONE ?? new Intl.DateTimeFormat('en').resolvedOptions().timeZone,
     webhooks: { privateAllowed: values.ONSALE_WEBHOOKS_PRIVATE ?? false },
   };
   return { ...config, warnings: warningsAbout(config) };
+}
+
+/** Nothing real is at stake: the installation is as `npm start` makes it, unless ONSALE_DEMO says otherwise. */
+function isDemo(values: Values): boolean {
+  const { ONSALE_DEMO, DATABASE_URL, ONSALE_SMTP_URL, ONSALE_PUBLIC_URL, STRIPE_SECRET_KEY } = values;
+  return ONSALE_DEMO ?? !(DATABASE_URL || ONSALE_SMTP_URL || ONSALE_PUBLIC_URL || STRIPE_SECRET_KEY);
 }
 
 function payments(values: Values): Config['payments'] {
@@ -381,6 +396,9 @@ function crossChecks(values: Values, env: Record<string, string | undefined>): C
     });
   }
   const { STRIPE_SECRET_KEY: secretKey, STRIPE_PUBLISHABLE_KEY: publishableKey } = values;
+  if (values.ONSALE_DEMO && secretKey && isLive(secretKey)) {
+    problems.push({ variable: 'ONSALE_DEMO', problem: 'does not go with live Stripe keys: buyers are real' });
+  }
   if (secretKey && publishableKey && isLive(secretKey) !== isLive(publishableKey)) {
     problems.push({
       variable: 'STRIPE_PUBLISHABLE_KEY',
@@ -407,8 +425,11 @@ function warningsAbout(config: Omit<Config, 'warnings'>): string[] {
     }
     if (money.apiBase !== stripeApi)
       warnings.push(`Live Stripe keys are sent to ${money.apiBase}, which is not Stripe.`);
-    if (!config.mail.smtpUrl)
-      warnings.push('Live Stripe keys without ONSALE_SMTP_URL: buyers would be sent no mail.');
+  }
+  if (!config.mail.smtpUrl && !config.mail.mailbox) {
+    warnings.push(
+      'ONSALE_SMTP_URL is not set: mails go nowhere, so buyers are sent no tickets by mail. They are kept in the database.',
+    );
   }
   return warnings;
 }

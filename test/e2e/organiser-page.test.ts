@@ -27,7 +27,7 @@ const planFile = (name: string, text: string) => ({
 test('an organiser takes a plan from file to sale: sign in, dry run, import, draft, publish, open, block, pause', {
   skip,
 }, async (t) => {
-  const app = await startTestApp(t, { event: false });
+  const app = await startTestApp(t, { env: { ONSALE_DEMO: 'yes' }, event: false });
   const { page, errors } = await visit(t, browser, app.url);
   const { email, password } = app.app.organiser;
   await page.goto('/organiser');

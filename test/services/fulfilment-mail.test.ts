@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
+import { createApp } from '../../src/app.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { readConfig } from '../../src/runtime/config.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { onsale } from '../support/onsale.ts';
 import { startTestSmtp, type TestSmtp } from '../support/smtp.ts';
@@ -219,7 +225,7 @@ describe('mail after a purchase', () => {
 });
 
 test('without a mail server mails are in the local mailbox, which shows them without running them', async (t) => {
-  const local = await startTestApp(t, { seats: 100 });
+  const local = await startTestApp(t, { seats: 100, env: { ONSALE_DEMO: 'yes' } });
   await local.database.query('UPDATE events SET name = $1', [hostile]);
   const buyer = await local.admitted();
   const order = await buyer.mustBuy([5]);
@@ -239,8 +245,59 @@ test('without a mail server mails are in the local mailbox, which shows them wit
   const pdf = await visitor.get(`${path}/attachments/1`);
   assert.equal(pdf.headers.get('content-type'), 'application/pdf');
   assert.equal(pdf.body.subarray(0, 5).toString(), '%PDF-');
-  const renamed = await visitor.request('GET', '/dev/mail', {
-    headers: { 'x-forwarded-for': '203.0.113.9' },
+  for (const headers of [
+    { 'x-forwarded-for': '203.0.113.9' },
+    { forwarded: 'for=203.0.113.9' },
+    { 'x-real-ip': '203.0.113.9' },
+    { via: '1.1 proxy' },
+  ] as Record<string, string>[]) {
+    const strange = await visitor.request('GET', '/dev/mail', { headers });
+    assert.equal(strange.status, 404, `not for those who come through a proxy: ${JSON.stringify(headers)}`);
+  }
+  assert.match(await httpOneZero(local.url, '/dev/mail'), /^HTTP\/1.1 404 /, 'nginx that adds no header');
+  const organiser = local.buyer();
+  const { email, password } = local.app.organiser;
+  const signedIn = await organiser.post('/api/organiser/sessions', { email, password });
+  const paths = signedIn.headers
+    .getSetCookie()
+    .map((line) => /^onsale_organiser=.*Path=([^;]+)/.exec(line)?.[1]);
+  assert.deepEqual(paths.filter(Boolean).sort(), ['/api/organiser', '/dev/mail']);
+  const headers = { 'x-forwarded-for': '203.0.113.9' };
+  assert.equal((await organiser.request('GET', '/dev/mail', { headers })).status, 200);
+  assert.equal((await organiser.request('GET', path, { headers })).status, 200);
+
+  // The same requests showed that a proxy is in front which nothing was said about.
+  await until(
+    async () => (await local.database.query('SELECT FROM undeclared_proxies')).length > 0,
+    'a sighting',
+  );
+  const { out } = await onsale(['doctor'], local.env);
+  assert.match(out, /A proxy at 127\.0\.0\.1 sends .*throttling by address is off.*ONSALE_TRUST_PROXY/);
+  assert.match(out, /Mails go nowhere/);
+
+  const real = await createApp(configOf({ ...local.env, ONSALE_DEMO: 'no' }), {
+    clock: systemClock,
+    random: systemRandom,
+    log: silentLogger,
+    roles: ['web'],
   });
-  assert.equal(renamed.status, 404, 'not for those who come through a proxy');
+  t.after(() => real.stop());
+  assert.equal(real.mailboxUrl, null);
+  assert.equal((await fetch(`${real.url}/dev/mail`)).status, 404, 'only with the flag of a demo');
 });
+
+/** The whole answer to a request as nginx sends it to a server behind it: its own Host, and no header that says so. */
+async function httpOneZero(url: string, path: string): Promise<string> {
+  const { hostname, port, host } = new URL(url);
+  const socket = net.connect(Number(port), hostname);
+  socket.write(`GET ${path} HTTP/1.0\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+  let text = '';
+  for await (const chunk of socket) text += chunk;
+  return text;
+}
+
+function configOf(env: Record<string, string>) {
+  const read = readConfig(env);
+  assert.ok(read.kind === 'ok', JSON.stringify(read));
+  return read.config;
+}

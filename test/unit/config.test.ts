@@ -106,6 +106,27 @@ test('live keys without https, or sent elsewhere, are warned of', () => {
   assert.equal(valid({ HOST: '0.0.0.0' }).warnings.length, 1);
 });
 
+test('mails are shown in a demo only: nothing real is configured, or somebody says so', () => {
+  const mailboxOf = (env: Record<string, string>) => valid(env).mail.mailbox;
+  assert.equal(mailboxOf({}), true);
+  const real: Record<string, string>[] = [
+    { DATABASE_URL: 'postgres://127.0.0.1/onsale' },
+    { ONSALE_PUBLIC_URL: 'https://tickets.example.org' },
+    stripe,
+  ];
+  for (const env of real) {
+    assert.equal(mailboxOf(env), false, Object.keys(env)[0]);
+    assert.match(valid(env).warnings.join(' '), /mails go nowhere/);
+    assert.equal(mailboxOf({ ...env, ONSALE_DEMO: 'yes' }), true);
+    assert.doesNotMatch(valid({ ...env, ONSALE_DEMO: 'yes' }).warnings.join(' '), /mails go nowhere/);
+  }
+  assert.equal(mailboxOf({ ONSALE_DEMO: 'no' }), false);
+  const smtp = { ONSALE_SMTP_URL: 'smtp://mail.example.org', ONSALE_MAIL_FROM: 'tickets@example.org' };
+  assert.equal(mailboxOf({ ...smtp, ONSALE_DEMO: 'yes' }), false);
+  const live = { ...stripe, STRIPE_SECRET_KEY: 'sk_live_1', STRIPE_PUBLISHABLE_KEY: 'pk_live_1' };
+  assert.match(problemsOf({ ...live, ONSALE_DEMO: 'yes' }).join(), /^ONSALE_DEMO [^,]*live/);
+});
+
 test('a named data folder is never replaced by another', () => {
   const named = valid({ ONSALE_DATA_DIR: '/srv/onsale' }).database;
   assert.ok(named.kind === 'embedded' && named.fallbackDir === undefined);

@@ -93,6 +93,8 @@ async function readerOverRows(queries: string[]): Promise<HttpDeps['published']>
   return reader;
 }
 
+let ready: HttpDeps['ready'] = forbidden('ready');
+
 const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   clock: forbidden('clock'),
   random: forbidden('random'),
@@ -117,7 +119,7 @@ const depsOf = (reader: HttpDeps['published']): HttpDeps => ({
   refundsOf: forbidden('refundsOf'),
   reversalsOf: forbidden('reversalsOf'),
   tickets: forbidden('tickets'),
-  ready: forbidden('ready'),
+  ready: () => ready(),
 });
 
 test('W4: a thousand polls cost the store no query', async () => {
@@ -253,14 +255,42 @@ describe('shared reads', () => {
   });
 
   test('every answer forbids sniffing, framing and foreign scripts', async () => {
-    for (const url of ['/', '/healthz', '/api/events', '/nothing']) {
+    for (const url of [
+      '/',
+      '/healthz',
+      '/api/events',
+      '/nothing',
+      '/docs',
+      '/docs/',
+      '/docs/static/index.html',
+      '/errors',
+    ]) {
       const { headers } = await app.inject({ url });
+      // The public address of this server is https.
+      assert.match(String(headers['strict-transport-security']), /^max-age=\d{7,}$/);
       assert.equal(headers['x-content-type-options'], 'nosniff');
       const policy = String(headers['content-security-policy']);
       assert.match(policy, /script-src 'self' https:\/\/pay\.example(;|$)/);
       assert.match(policy, /connect-src 'self' https:\/\/api\.pay\.example(;|$)/);
       assert.match(policy, /frame-ancestors 'none'/);
       assert.doesNotMatch(policy, /unsafe/);
+    }
+  });
+
+  test('/readyz tells strangers whether it can sell, and not why: reasons name addresses of our network', async () => {
+    const part = { ok: false, reason: 'connect ECONNREFUSED 10.0.0.5:5432' };
+    ready = async () => ({ ok: false, parts: { database: part } });
+    const ask = (remoteAddress: string, headers: Record<string, string> = {}) =>
+      app.inject({ url: '/readyz', remoteAddress, headers });
+    for (const inside of ['127.0.0.1', '10.0.0.9']) {
+      const answer = await ask(inside);
+      assert.equal(answer.statusCode, 503);
+      assert.deepEqual(answer.json().parts, { database: part });
+    }
+    const strangers = [ask('203.0.113.9'), ask('127.0.0.1', { 'x-forwarded-for': '203.0.113.9' })];
+    for (const answer of await Promise.all(strangers)) {
+      assert.equal(answer.statusCode, 503);
+      assert.deepEqual(answer.json().parts, { database: { ok: false } });
     }
   });
 
