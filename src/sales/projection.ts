@@ -39,15 +39,9 @@ export async function orderedHolds(
   event: EventNo,
   which: { withinMs: number; open: boolean },
 ): Promise<OrderedHolds[]> {
-  return await db.query<OrderedHolds>(
-    'projection_orders',
-    `SELECT partition,
-       coalesce(array_agg(hold_id) FILTER (WHERE state IN ('reserved','authorised')), '{}') AS ordered,
-       coalesce(array_agg(hold_id) FILTER (WHERE state NOT IN ('reserved','authorised')), '{}') AS ended
-     FROM orders
-     WHERE event_no = $1 AND (updated_at > clock_timestamp() - $2 * interval '1 millisecond'
-                              OR ($3 AND state IN ('reserved','authorised')))
-     GROUP BY partition`,
-    [event, which.withinMs, which.open],
-  );
+  return await db.query<OrderedHolds>('projection_orders', 'SELECT * FROM projection_orders($1, $2, $3)', [
+    event,
+    which.withinMs,
+    which.open,
+  ]);
 }

@@ -4,12 +4,15 @@ import { test } from 'node:test';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
+import { createDb } from '../../src/sales/db.ts';
 import { checkIn } from '../../src/sales/entry.ts';
+import { createSalesRecord } from '../../src/sales/orders-record.ts';
+import { orderedHolds } from '../../src/sales/projection.ts';
 import { ticketsOfOrder } from '../../src/sales/tickets.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { testDatabase } from '../support/postgres.ts';
 import { madeRefund, refundDesk } from '../support/refund-desk.ts';
+import { between, flushStatistics, rowsRead, withoutStatistics } from '../support/rows-read.ts';
 import { startTestSimulator } from '../support/simulator.ts';
 import { payCommand, reserveCommand, stageEvent, till } from '../support/stage.ts';
 
@@ -83,7 +86,7 @@ test('what a buyer’s way from the line to the door reads does not grow with th
     for (let i = 0; i < count; i += 1) await buyer();
   };
   const read = async (): Promise<Map<string, number>> => {
-    await Promise.all([db, desk.db, shop.db].map(flushStatistics));
+    await Promise.all([db, desk.db, shop.db].map((each) => flushStatistics(each, poolSize)));
     return await rowsRead(database);
   };
 
@@ -112,37 +115,52 @@ test('what a buyer’s way from the line to the door reads does not grow with th
   assert.ok(sum(early) > measured, 'reads are seen at all');
 });
 
-/** Nobody analyses: plans stay those of empty tables. */
-async function withoutStatistics(database: TestDatabase): Promise<void> {
-  await database.query(`DO $$
-    DECLARE r regclass;
-    BEGIN
-      FOR r IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
-        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', r);
-      END LOOP;
-    END $$`);
-}
+/** Orders beside, whose number must not matter. */
+const others = 5_000;
 
-/** What each of the pool's sessions has counted so far is shown to others. */
-async function flushStatistics(db: Db): Promise<void> {
-  await Promise.all(
-    Array.from({ length: poolSize }, () =>
-      db.query('test_flush', 'SELECT pg_stat_force_next_flush(), pg_sleep(0.1)', []),
-    ),
-  );
-  await systemClock.sleep(50);
-}
-
-/** Rows and index entries read so far, by table. */
-async function rowsRead(database: TestDatabase): Promise<Map<string, number>> {
-  const rows = await database.query<{ table: string; rows: number }>(
-    `SELECT t.relname AS "table", (t.seq_tup_read + coalesce(i.entries, 0))::float8 AS rows
-     FROM pg_stat_user_tables t
-       LEFT JOIN (SELECT relid, sum(idx_tup_read) AS entries FROM pg_stat_user_indexes GROUP BY 1) i USING (relid)`,
-  );
-  return new Map(rows.map(({ table, rows }) => [table, rows]));
-}
-
-function between(before: Map<string, number>, after: Map<string, number>): Map<string, number> {
-  return new Map([...after].map(([table, rows]) => [table, rows - (before.get(table) ?? 0)]));
-}
+test('naming one operation, claiming what is due and telling Redis what changed read nothing of 5,000 orders beside', async (t) => {
+  const database = await testDatabase(t);
+  const { event } = await stageEvent(database, { mode: 'redis', seats: 10 });
+  await withoutStatistics(database);
+  const db = createDb({ url: database.url, poolSize: 1, clock: systemClock, log: silentLogger });
+  t.after(() => db.close());
+  const record = createSalesRecord({ db });
+  const make = async (count: number, state: string, updated: string, dueAt: string): Promise<string> => {
+    const [made] = await database.query<{ operation: string }>(
+      `WITH made AS (
+         INSERT INTO orders (order_id, event_no, hold_id, visitor, holder, account, buyer, seats, lines, amount, currency, state,
+                             payment_deadline, updated_at)
+         SELECT gen_random_uuid(), $1, gen_random_uuid(), gen_random_uuid(), 'h', 'a', '{}', '{}', '[]', 1000, 'EUR', $3,
+                now() + interval '10 minutes', now() - $4::interval
+         FROM generate_series(1, $2::integer) RETURNING order_id)
+       INSERT INTO money_operations (operation_id, order_id, kind, state, key, amount, currency, due_at)
+       SELECT gen_random_uuid(), order_id, 'authorise', 'waiting', gen_random_uuid(), 1000, 'EUR', now() + $5::interval FROM made
+       RETURNING operation_id AS operation`,
+      [event, count, state, updated, dueAt],
+    );
+    return made!.operation;
+  };
+  const named = await make(1, 'reserved', '0 s', '1 h');
+  const acts: [string, () => Promise<unknown>][] = [
+    ['named', () => record.claim({ owner: 'test', limit: 1, leaseMs: 60_000, operation: named })],
+    ['due', () => record.claim({ owner: 'test', limit: 20, leaseMs: 60_000 })],
+    ['changed', () => orderedHolds(db, event, { withinMs: 30_000, open: false })],
+    ['open', () => orderedHolds(db, event, { withinMs: 30_000, open: true })],
+  ];
+  // So that plans are kept, made for tables that were all but empty.
+  for (let i = 0; i < 6; i++) for (const [, act] of acts) await act();
+  await make(others, 'paid', '1 h', '1 h');
+  await make(5, 'reserved', '1 h', '-1 s');
+  for (const [what, act] of acts) {
+    await flushStatistics(db, 1);
+    const before = await rowsRead(database);
+    await act();
+    await flushStatistics(db, 1);
+    const read = between(before, await rowsRead(database));
+    const rows = (read.get('orders') ?? 0) + (read.get('money_operations') ?? 0);
+    assert.ok(rows < 100, `${what}: ${rows} rows`);
+  }
+  await database.query('UPDATE money_operations SET claimed_until = NULL WHERE operation_id = $1', [named]);
+  const [claimed] = await record.claim({ owner: 'test', limit: 1, leaseMs: 60_000, operation: named });
+  assert.equal(claimed?.operation, named);
+});

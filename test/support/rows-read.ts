@@ -1,0 +1,40 @@
+import { systemClock } from '../../src/runtime/clock.ts';
+import type { Db } from '../../src/sales/db.ts';
+import type { TestDatabase } from './postgres.ts';
+
+/** What statements read, by Postgres's own count: time would say more about the machine. */
+
+/** Nobody analyses: plans stay those of empty tables. */
+export async function withoutStatistics(database: TestDatabase): Promise<void> {
+  await database.query(`DO $$
+    DECLARE r regclass;
+    BEGIN
+      FOR r IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', r);
+      END LOOP;
+    END $$`);
+}
+
+/** What each of the pool's sessions has counted so far is shown to others. */
+export async function flushStatistics(db: Db, poolSize: number): Promise<void> {
+  await Promise.all(
+    Array.from({ length: poolSize }, () =>
+      db.query('test_flush', 'SELECT pg_stat_force_next_flush(), pg_sleep(0.1)', []),
+    ),
+  );
+  await systemClock.sleep(50);
+}
+
+/** Rows and index entries read so far, by table. */
+export async function rowsRead(database: TestDatabase): Promise<Map<string, number>> {
+  const rows = await database.query<{ table: string; rows: number }>(
+    `SELECT t.relname AS "table", (t.seq_tup_read + coalesce(i.entries, 0))::float8 AS rows
+     FROM pg_stat_user_tables t
+       LEFT JOIN (SELECT relid, sum(idx_tup_read) AS entries FROM pg_stat_user_indexes GROUP BY 1) i USING (relid)`,
+  );
+  return new Map(rows.map(({ table, rows }) => [table, rows]));
+}
+
+export function between(before: Map<string, number>, after: Map<string, number>): Map<string, number> {
+  return new Map([...after].map(([table, rows]) => [table, rows - (before.get(table) ?? 0)]));
+}
