@@ -1266,11 +1266,11 @@ BEGIN
      OR (kind = 'instrument' AND subject = ANY (v_cards)
          AND event_no IN (SELECT event_no FROM orders WHERE order_id = ANY (v_ids)))
   ORDER BY event_no, kind, subject FOR UPDATE;
+  PERFORM 1 FROM orders WHERE order_id = ANY (v_ids) ORDER BY order_id FOR UPDATE;
+  PERFORM 1 FROM money_operations WHERE order_id = ANY (v_ids) ORDER BY operation_id FOR UPDATE;
   PERFORM 1 FROM holds h
   WHERE (h.event_no, h.hold_id) IN (SELECT event_no, hold_id FROM orders WHERE order_id = ANY (v_ids))
   ORDER BY h.event_no, h.hold_id FOR UPDATE;
-  PERFORM 1 FROM orders WHERE order_id = ANY (v_ids) ORDER BY order_id FOR UPDATE;
-  PERFORM 1 FROM money_operations WHERE order_id = ANY (v_ids) ORDER BY operation_id FOR UPDATE;
   IF v_ids <> buyer_orders(p_account, p_email, p_order)
      OR v_cards <> ARRAY(SELECT DISTINCT instrument ->> 'fingerprint' FROM orders WHERE order_id = ANY (v_ids) ORDER BY 1) THEN
     RAISE serialization_failure USING MESSAGE = 'the buyer ordered meanwhile';
@@ -2802,9 +2802,11 @@ BEGIN
   PERFORM event_lock_shared(o.event_no);
   IF p_late ->> 'kind' = 'held' THEN
     PERFORM order_lock_limits(o.event_no, o.account, NULL);
-    PERFORM 1 FROM holds WHERE event_no = o.event_no AND hold_id = (p_late ->> 'hold')::uuid FOR UPDATE;
   END IF;
   m := money_lock(p_operation);
+  IF p_late ->> 'kind' = 'held' THEN
+    PERFORM 1 FROM holds WHERE event_no = o.event_no AND hold_id = (p_late ->> 'hold')::uuid FOR UPDATE;
+  END IF;
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
   IF m.kind <> 'authorise' OR m.state = 'done' THEN RETURN money_result('settled', p_operation); END IF;
   -- A row that was ended for another reason than time, or whose object is being cancelled, does not come back.
@@ -2948,21 +2950,29 @@ END $$;
 --
 
 CREATE FUNCTION public.money_claim(p_owner text, p_limit integer, p_lease_ms integer, p_operation uuid) RETURNS SETOF jsonb
-    LANGUAGE sql
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
     AS $$
-  WITH due AS (
-    SELECT operation_id FROM money_operations
-    WHERE due_at IS NOT NULL
-      AND CASE WHEN p_operation IS NULL THEN due_at <= clock_timestamp() ELSE operation_id = p_operation END
-      AND (claimed_until IS NULL OR claimed_until <= clock_timestamp())
-    ORDER BY due_at LIMIT p_limit FOR UPDATE SKIP LOCKED)
-  UPDATE money_operations m
-  SET claimed_by = p_owner, claimed_until = clock_timestamp() + p_lease_ms * interval '1 millisecond',
-      due_at = clock_timestamp() + p_lease_ms * interval '1 millisecond',
-      attempts = attempts + 1, first_sent_at = coalesce(first_sent_at, clock_timestamp())
-  FROM due WHERE m.operation_id = due.operation_id
-  RETURNING operation_json(m)
-$$;
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_until timestamptz := v_now + p_lease_ms * interval '1 millisecond';
+  v_ids uuid[];
+BEGIN
+  IF p_operation IS NULL THEN
+    v_ids := ARRAY(SELECT operation_id FROM money_operations
+      WHERE due_at IS NOT NULL AND due_at <= v_now AND (claimed_until IS NULL OR claimed_until <= v_now)
+      ORDER BY due_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  ELSE
+    v_ids := ARRAY(SELECT operation_id FROM money_operations
+      WHERE operation_id = p_operation AND due_at IS NOT NULL AND (claimed_until IS NULL OR claimed_until <= v_now)
+      FOR UPDATE SKIP LOCKED);
+  END IF;
+  RETURN QUERY UPDATE money_operations m
+    SET claimed_by = p_owner, claimed_until = v_until, due_at = v_until, attempts = attempts + 1,
+        first_sent_at = coalesce(first_sent_at, v_now)
+    WHERE m.operation_id = ANY (v_ids) RETURNING operation_json(m);
+END $$;
 
 --
 -- Name: money_end(uuid, text, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
@@ -3789,6 +3799,7 @@ BEGIN
   END IF;
   SELECT * INTO v_authorise FROM money_operations
   WHERE order_id = p_order AND kind = 'authorise' AND state = 'done' FOR UPDATE;
+  PERFORM 1 FROM holds WHERE event_no = o.event_no AND hold_id = o.hold_id FOR UPDATE;
   v_reason := CASE
     WHEN (SELECT phase FROM events WHERE event_no = o.event_no) = 'cancelled' THEN 'event_cancelled'
     WHEN NOT order_seats_are(o, 'reserved')
@@ -3860,16 +3871,17 @@ CREATE FUNCTION public.order_end(o public.orders, p_change text, p_to text, p_re
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_seats jsonb := order_free(o);
+  v_seats jsonb;
 BEGIN
-  UPDATE orders SET state = p_to, reason = coalesce(p_reason, reason), updated_at = clock_timestamp()
-  WHERE order_id = o.order_id;
   IF p_end_key IS NOT NULL THEN
     UPDATE money_operations
     SET state = 'ending', end_key = p_end_key, end_reason = p_reason, due_at = clock_timestamp(), claimed_until = NULL,
         attempts = 0, first_sent_at = NULL, updated_at = clock_timestamp()
     WHERE order_id = o.order_id AND kind = 'open' AND state = 'done' AND provider_object = o.provider_object;
   END IF;
+  v_seats := order_free(o);
+  UPDATE orders SET state = p_to, reason = coalesce(p_reason, reason), updated_at = clock_timestamp()
+  WHERE order_id = o.order_id;
   PERFORM order_note(o.order_id, p_change, o.state, p_to, jsonb_build_object('reason', p_reason));
   RETURN v_seats;
 END $$;
@@ -4384,6 +4396,8 @@ BEGIN
    WHERE e.event_no = p_event AND e.partition = p_partition AND e.mode = 'redis' AND e.epoch = p_epoch
   RETURNING e.epoch INTO v_epoch;
   IF v_epoch IS NULL THEN RETURN NULL; END IF;
+  PERFORM FROM orders o WHERE o.event_no = p_event AND o.partition = p_partition AND o.state IN ('reserved','authorised')
+   ORDER BY o.order_id FOR SHARE;
   DELETE FROM partition_witnesses w WHERE w.event_no = p_event AND w.partition = p_partition;
   -- Nothing from before counts (the last flip took the rows along); what an unpaid order keeps of the quota, does (S7). The
   -- orders are locked, so that one which just ends is either left out or ends its row here afterwards.
@@ -4650,6 +4664,25 @@ BEGIN
   DELETE FROM process_health WHERE reported_at < v_now - p_kept_ms * interval '1 millisecond';
   RETURN v_now;
 END $$;
+
+--
+-- Name: projection_orders(integer, integer, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.projection_orders(p_event integer, p_within_ms integer, p_open boolean) RETURNS TABLE(partition smallint, ordered uuid[], ended uuid[])
+    LANGUAGE sql STABLE
+    SET enable_seqscan TO 'off'
+    AS $$
+  SELECT t.partition,
+         coalesce(array_agg(t.hold_id) FILTER (WHERE t.state IN ('reserved','authorised')), '{}'),
+         coalesce(array_agg(t.hold_id) FILTER (WHERE t.state NOT IN ('reserved','authorised')), '{}')
+    FROM (SELECT o.order_id, o.partition, o.hold_id, o.state FROM orders o
+           WHERE o.event_no = p_event AND o.updated_at > now() - p_within_ms * interval '1 millisecond'
+          UNION
+          SELECT o.order_id, o.partition, o.hold_id, o.state FROM orders o
+           WHERE p_open AND o.event_no = p_event AND o.state IN ('reserved','authorised')) t
+   GROUP BY t.partition
+$$;
 
 --
 -- Name: provider_events_claim(text, integer, integer); Type: FUNCTION; Schema: public; Owner: -
@@ -7554,6 +7587,12 @@ CREATE INDEX orders_access_code ON public.orders USING btree (access_code) WHERE
 --
 
 CREATE INDEX orders_bought_visitor ON public.orders USING btree (event_no, visitor) WHERE (state = ANY (ARRAY['confirmed'::text, 'paid'::text]));
+
+--
+-- Name: orders_changed; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX orders_changed ON public.orders USING btree (event_no, updated_at);
 
 --
 -- Name: orders_deadline; Type: INDEX; Schema: public; Owner: -
