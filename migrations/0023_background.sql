@@ -28,3 +28,6 @@ BEGIN
   DELETE FROM job_workers WHERE worker = p_worker;
   PERFORM graphile_worker.force_unlock_workers(ARRAY[p_worker]);
 END $$;
+
+-- Mails that have been owed for too long.
+CREATE INDEX mails_due ON mails (created_at) WHERE state = 'due';

@@ -7505,6 +7505,12 @@ CREATE INDEX mails_attention ON public.mails USING btree (updated_at) WHERE ((st
 CREATE INDEX mails_copies ON public.mails USING btree (copy_of) WHERE (copy_of IS NOT NULL);
 
 --
+-- Name: mails_due; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX mails_due ON public.mails USING btree (created_at) WHERE (state = 'due'::text);
+
+--
 -- Name: mails_order; Type: INDEX; Schema: public; Owner: -
 --
 

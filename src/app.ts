@@ -2,6 +2,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { startController } from './app-controller.ts';
 import { openDocuments, startFulfilment } from './app-fulfilment.ts';
+import { startHealthReports } from './app-health.ts';
 import { startCooldowns, startLimitTasks } from './app-limits.ts';
 import { openPayments } from './app-payments.ts';
 import { readiness } from './app-ready.ts';
@@ -33,6 +34,7 @@ import type { HttpDeps } from './http/deps.ts';
 import { registerMailbox } from './http/mailbox.ts';
 import { registerOrganiser } from './http/organiser.ts';
 import { registerOrganiserAttention } from './http/organiser-attention.ts';
+import { registerOrganiserBackground } from './http/organiser-background.ts';
 import { registerOrganiserBuyers } from './http/organiser-buyers.ts';
 import { registerOrganiserEntry } from './http/organiser-entry.ts';
 import { registerOrganiserExports } from './http/organiser-exports.ts';
@@ -217,6 +219,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   });
   const organiser = organiserOf(config, random);
   await redis.connected();
+  startHealthReports({ db, process: owner, roles: [...started], loops, clock, shutdown });
 
   if (started.has('worker')) {
     createReconciler({ record, checkout, clock, log }).start(loops);
@@ -339,6 +342,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const server = await buildServer({ ...deps, pathMeter }, [
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserFigures(scope, organiserDeps)),
+    organisers.guarding((scope) => registerOrganiserBackground(scope, { db })),
     organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
     organisers.guarding((scope) => registerOrganiserAttention(scope, { events, desk }, signedIn)),
     organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),

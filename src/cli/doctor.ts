@@ -5,8 +5,10 @@ import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app.ts';
 import type { Config } from '../runtime/config.ts';
 import { projectDir } from '../runtime/project-dir.ts';
+import { clockSkewMaxMs, skewText } from '../sales/background-work.ts';
 import { type ProxySighting, proxyAdvice, recentProxiesQuery } from '../sales/undeclared-proxies.ts';
 import { reachDatabase } from './database.ts';
+import { examineBackground } from './doctor-background.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
 import { examineTicketKeys } from './doctor-ticket-keys.ts';
@@ -22,7 +24,6 @@ export interface Finding {
 
 const freeBytesMin = 512 * 1024 * 1024;
 const freeBytesWarn = 5 * 1024 * 1024 * 1024;
-const skewMsMax = 500;
 const postgresMin = 140_000;
 const migrationsDir = path.join(projectDir, 'migrations');
 
@@ -102,6 +103,7 @@ async function database(url: string, runtime: Runtime, config: Config): Promise<
       ...(await durability(ask)),
       await clockSkew(ask, runtime),
       ...(await undeclaredProxies(client, config)),
+      ...(await examineBackground(url, runtime)),
       ...(await examinePartitions(ask, servers)),
       ...(await examineTicketKeys(ask, config.dataDir)),
     ];
@@ -187,8 +189,8 @@ async function clockSkew(ask: Ask, { clock }: Runtime): Promise<Finding> {
   const { now } = await ask('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
   const skew = Math.round(Number(now) - (before + clock.now()) / 2);
   const check = 'clock';
-  const detail = `${Math.abs(skew)} ms ${skew < 0 ? 'ahead of' : 'behind'} Postgres`;
-  if (Math.abs(skew) <= skewMsMax) return { check, state: 'ok', detail };
+  const detail = skewText(skew);
+  if (Math.abs(skew) <= clockSkewMaxMs) return { check, state: 'ok', detail };
   return {
     check,
     state: 'wrong',

@@ -33,7 +33,7 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
         tags: ['operations'],
         summary: 'Able to sell',
         description:
-          'Each part says whether it works, and why not if the request comes straight from loopback or a private network.',
+          'Each part says whether it works, and why not if the request comes straight from loopback or a private network. A part that is not `ok` in an answer 200 is degraded: selling goes on, and a person should look. `background` names loops that fail, processes that do not report and work that is overdue.',
         response: { 200: Type.Object({ ok: Type.Literal(true), parts: PartsSchema }), ...problemResponses },
       },
     },

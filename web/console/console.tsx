@@ -3,6 +3,7 @@ import { call } from '../shared/api.ts';
 import { Shell } from '../shared/shell.tsx';
 import { consoleTexts as words } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { Background } from './background.tsx';
 import { Buyers } from './buyers.tsx';
 import { EventPanel } from './event-panel.tsx';
 import { EventList } from './events.tsx';
@@ -95,6 +96,7 @@ function Desk({ onOut }: { onOut: () => void }) {
           </a>
         ))}
       </nav>
+      <Background />
       {tab === 'events' && event === null && <EventList events={events} />}
       {tab === 'events' && event !== null && <EventPanel key={event} id={event} view={view} order={order} />}
       {tab === 'newEvent' && (

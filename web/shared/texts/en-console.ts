@@ -296,6 +296,10 @@ export const enConsole = {
     reasonMissing: 'Say why the seats are blocked.',
   },
   attention: enAttention,
+  background: {
+    title: 'Background work needs attention',
+    lead: 'The sale goes on. Some work behind it fails or is late:',
+  },
   codes: enCodes,
   payments: enPayments,
   refunds: enRefunds,

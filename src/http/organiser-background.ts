@@ -1,0 +1,27 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyInstance } from 'fastify';
+import { degradedParts } from '../sales/background-work.ts';
+import type { Db } from '../sales/db.ts';
+import { iso } from './answers.ts';
+
+/** What does not go on as it should, over all processes and events; for signed-in organisers (see `guarding`). */
+export function registerOrganiserBackground(root: FastifyInstance, { db }: { db: Db }): void {
+  root.withTypeProvider<TypeBoxTypeProvider>().get(
+    '/api/organiser/background',
+    {
+      schema: {
+        tags: ['organiser'],
+        security: [{ organiser: [] }],
+        summary: 'Background work that fails or is late, over the whole installation',
+        description:
+          'Empty while everything goes on. `code`: `loop_failing`, `clock`, `process_silent`, `role_missing` or `overdue`. `since` is null where it is not known; `count` is given for overdue work. See docs/operating/background-work.md.',
+      },
+    },
+    async () => {
+      const parts = await degradedParts(db);
+      return {
+        degraded: parts.map((one) => ({ ...one, since: one.since === null ? null : iso(one.since) })),
+      };
+    },
+  );
+}
