@@ -10,7 +10,7 @@ import type { MoneyOperation, SalesRecord } from '../../src/sales/record.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent, uuidOf } from '../support/stage.ts';
 
-/** A record with one open event of 10 seats, limits of 3 seats an account and 4 a card, and a hand on its time. */
+/** A record with one open event of 10 seats, limits of 3 seats an account, 4 a card and 4 a browser, and a hand on its time. */
 export interface Stage {
   record: SalesRecord;
   event: number;
@@ -25,6 +25,7 @@ const settings = {
   holdSeatsMax: 6,
   accountSeatsMax: 3,
   instrumentSeatsMax: 4,
+  visitorSeatsMax: 4,
   seatFee: 0,
   orderFee: 0,
 };

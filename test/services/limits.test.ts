@@ -160,3 +160,33 @@ test('P7: an exception lifts the limits for its buyer alone, however he is named
   await reconcile(database, desk);
   await auditEvent(database, simulator, event);
 });
+
+test('P7: one browser buys no more than its limit, whatever accounts it names; an order that is open is named first', async () => {
+  const stage = await stageEvent(database, { settings: { visitorSeatsMax: 4 } });
+  const first = await mustReserve(stage, 'browser', [0, 1, 2], 'a@example.org');
+  // What helps is to pay or close that order.
+  assert.equal((await reserve(stage, 'browser', [3, 4], 'b@example.org')).kind, 'open_order');
+  assert.equal((await desk.checkout.pay(payCommand(first, 'pm_card_visa'))).kind, 'bought');
+  assert.deepEqual(await reserve(stage, 'browser', [3, 4], 'b@example.org'), {
+    kind: 'limit',
+    limit: 'visitor',
+    max: 4,
+    used: 3,
+  });
+  assert.equal((await reserve(stage, 'other', [3, 4], 'b@example.org')).kind, 'order');
+  await mustReserve(stage, 'browser', [5], 'c@example.org');
+});
+
+test('S7: ten browsers of one account reserve at once what they hold in several parts: the quota holds over all of them', async () => {
+  const stage = await stageEvent(database, { seats: 40, settings: { holdSeatsMax: 6, accountFirst: true } });
+  const account = 'sub:club';
+  const outcomes = await Promise.all(
+    Array.from({ length: 10 }, (_, n) => {
+      const hold = { ...holdOf(stage, `browser-${n}`, [3 * n, 3 * n + 1, 3 * n + 2]), holder: account };
+      return desk.checkout.reserve(reserveCommand(hold, account));
+    }),
+  );
+  const refused = { kind: 'limit', limit: 'holder', max: 6, used: 6 };
+  assert.equal(outcomes.filter(({ kind }) => kind === 'order').length, 2);
+  for (const outcome of outcomes) if (outcome.kind !== 'order') assert.deepEqual(outcome, refused);
+});
