@@ -150,28 +150,12 @@ RETURNS TABLE (claim integer, kind text, hold_id uuid, visitor text, holder text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  gate arbiter_answer;
-  v_now timestamptz := arbiter_now();
-  v_free integer[];
-  v_given integer[] := '{}';
-  v_group integer[];
-  v_hopeful integer[];
-  v_holds uuid[];
-  v_visitors text[];
-  v_holders text[];
-  v_used integer[];
+  gate arbiter_answer; v_now timestamptz := arbiter_now(); v_free integer[]; v_given integer[] := '{}'; v_group integer[];
+  v_hopeful integer[]; v_holds uuid[]; v_visitors text[]; v_holders text[]; v_used integer[]; v_rows integer; c record;
   -- Address ranges of the batch, side by side: seats that counted before it, seats that it gives.
-  v_addresses text[];
-  v_address_used integer[];
-  v_address_given integer[];
-  v_at integer;
+  v_addresses text[]; v_address_used integer[]; v_address_given integer[]; v_at integer;
   -- Of the claims that chose seats, side by side.
-  v_claims integer[] := '{}';
-  v_chosen text[] := '{}';
-  v_losers integer[] := '{}';
-  v_granted integer[];
-  v_rows integer;
-  c record;
+  v_claims integer[] := '{}'; v_chosen text[] := '{}'; v_losers integer[] := '{}'; v_granted integer[];
 BEGIN
   gate := arbiter_gate(p_event, p_partition, p_epoch);
   IF gate.kind IS NOT NULL THEN
@@ -344,14 +328,29 @@ END $$;
 -- stranger could lock everybody behind it out: the count of its holds that ended unpaid bounds its seats at once instead
 -- (addressSeatsNow in src/sales/limits.ts). `until`: how long the count stands. A purchase halves it: neighbours who buy give an
 -- address its seats back, and one cheap ticket does not wipe the slate.
-ALTER TABLE hold_ends ADD COLUMN address text;
+ALTER TABLE hold_ends ADD COLUMN address text, ADD COLUMN quick boolean NOT NULL DEFAULT false;
+ALTER TABLE cooldowns ADD COLUMN quick integer NOT NULL DEFAULT 0;  -- given back within a minute, since the last that counted
 ALTER TABLE cooldowns DROP CONSTRAINT cooldowns_kind_check;
 ALTER TABLE cooldowns ADD CONSTRAINT cooldowns_kind_check CHECK (kind IN ('visitor','account','address'));
+
+-- A hold that is given back within a minute is a changed mind, and every third of them counts as one that ended unpaid: otherwise
+-- seats go from cookie to cookie each minute, and nobody has held them.
+CREATE FUNCTION hold_end_counts(p_event integer, p_kind text, p_subject text, p_quick boolean) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_quick integer;
+BEGIN
+  IF NOT p_quick THEN RETURN true; END IF;
+  INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, quick, last_at, changed_at)
+  VALUES (p_event, p_kind, p_subject, 0, 1, clock_timestamp(), clock_timestamp())
+  ON CONFLICT (event_no, kind, subject) DO UPDATE SET quick = (c.quick + 1) % 3 RETURNING quick INTO v_quick;
+  RETURN v_quick = 0;
+END $$;
 
 CREATE FUNCTION address_unpaid(p_event integer, p_address text, p_rule jsonb) RETURNS void LANGUAGE sql AS $$
   INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, last_at, until, changed_at)
   SELECT p_event, 'address', p_address, 1, at, at + (p_rule ->> 'forgetMs')::float8 * interval '1 millisecond', at
-  FROM clock_timestamp() at WHERE p_address IS NOT NULL
+  FROM clock_timestamp() at
   ON CONFLICT (event_no, kind, subject) DO UPDATE
     SET unpaid = CASE WHEN c.until > excluded.last_at THEN c.unpaid + 1 ELSE 1 END,
         last_at = excluded.last_at, until = excluded.until, changed_at = excluded.changed_at
@@ -374,16 +373,17 @@ BEGIN
   ON CONFLICT DO NOTHING;
   DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold
-    AND (n.how = 'replaced' OR (n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'));
-  UPDATE hold_ends h SET ends_at = clock_timestamp()
-  FROM unnest(p_over_events, p_over_holds) n (event, hold)
+    AND n.how = 'replaced';
+  UPDATE hold_ends h SET ends_at = clock_timestamp(),
+    quick = n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'
+  FROM unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();
 END $$;
 
 -- As in 0014, for address ranges too.
 CREATE OR REPLACE FUNCTION cooldown_judge(p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-  e record; v_count integer := 0;
+  e record; v_count integer := 0; v_kind text;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
   FOR e IN
@@ -409,9 +409,13 @@ BEGIN
       AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
     THEN
       -- By one name: an exception for it is one for the whole wait.
-      IF e.account IS NULL THEN PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
-      ELSE PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
-      PERFORM address_unpaid(e.event_no, e.address, e.rule);
+      v_kind := CASE WHEN e.account IS NULL THEN 'visitor' ELSE 'account' END;
+      IF hold_end_counts(e.event_no, v_kind, coalesce(e.account, e.visitor), e.quick) THEN
+        PERFORM cooldown_count(e.event_no, v_kind, coalesce(e.account, e.visitor), e.rule);
+      END IF;
+      IF e.address IS NOT NULL AND hold_end_counts(e.event_no, 'address', e.address, e.quick) THEN
+        PERFORM address_unpaid(e.event_no, e.address, e.rule);
+      END IF;
     END IF;
   END LOOP;
   DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());

@@ -278,6 +278,7 @@ const otherVariables = new Set([
   'ONSALE_TEST_POSTGRES_BIN',
   'ONSALE_TEST_CHROMIUM',
   'ONSALE_TEST_REDIS',
+  'ONSALE_TEST_NGINX',
 ]);
 
 /** All problems together, so that a person mends them in one go. Empty values count as not set. */

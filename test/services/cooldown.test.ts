@@ -25,12 +25,13 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
     visitor: string,
     became?: { state: string; reason?: string },
     account?: string,
+    more: { address?: string; quick?: boolean } = {},
   ): Promise<void> {
     const hold = randomUUID();
     await database.query(
-      `INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
-       VALUES ($1, $2, $3, $4, now() - interval '5 minutes', now())`,
-      [event, hold, visitor, account ?? null],
+      `INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at, address, quick)
+       VALUES ($1, $2, $3, $4, now() - interval '5 minutes', now(), $5, $6)`,
+      [event, hold, visitor, account ?? null, more.address ?? null, more.quick ?? false],
     );
     if (became) {
       await database.query(
@@ -50,6 +51,16 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
       [event, kind, subject],
     );
     return row ? [row.seconds, row.unpaid] : [null, 0];
+  }
+
+  // Cookies that are thrown away: their address goes on counting, a purchase from it halves that.
+  for (let jar = 0; jar < 5; jar += 1) await ended(`jar ${jar}`, undefined, undefined, { address: 'home' });
+  assert.deepEqual(await of('home', 'address'), [3_600, 5]);
+  await ended('neighbour', { state: 'paid' }, undefined, { address: 'home' });
+  assert.equal((await of('home', 'address'))[1], 2);
+  for (const unpaid of [0, 0, 1, 1]) {
+    await ended('quick', undefined, undefined, { address: 'office', quick: true });
+    assert.deepEqual([(await of('quick'))[1], (await of('office', 'address'))[1]], [unpaid, unpaid]);
   }
 
   for (const expected of [null, 60, 120, 150, 150]) {
@@ -115,12 +126,13 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   await loops.stop();
   await book.flush();
   const noted = await database.query(
-    `SELECT hold_id, ends_at <= now() AS over FROM hold_ends WHERE visitor = 'noted'`,
+    `SELECT hold_id, concat_ws(' ', CASE WHEN ends_at <= now() THEN 'over' END, CASE WHEN quick THEN 'quick' END) AS how
+     FROM hold_ends WHERE visitor = 'noted'`,
   );
   assert.deepEqual(
-    Object.fromEntries(noted.map((row) => [row.hold_id, row.over])),
-    { [swapped.hold]: false, [late.hold]: true },
-    'a swap is one hold, one given back within a minute is none, one given back later ends now',
+    Object.fromEntries(noted.map((row) => [row.hold_id, row.how])),
+    { [swapped.hold]: '', [quick.hold]: 'over quick', [late.hold]: 'over' },
+    'a swap is one hold, one given back within a minute is a changed mind, one given back later ends now',
   );
 });
 
