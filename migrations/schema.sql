@@ -150,7 +150,7 @@ CREATE FUNCTION public.address_unpaid(p_event integer, p_address text, p_rule js
     AS $$
   INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, last_at, until, changed_at)
   SELECT p_event, 'address', p_address, 1, at, at + (p_rule ->> 'forgetMs')::float8 * interval '1 millisecond', at
-  FROM clock_timestamp() at WHERE p_address IS NOT NULL
+  FROM clock_timestamp() at
   ON CONFLICT (event_no, kind, subject) DO UPDATE
     SET unpaid = CASE WHEN c.until > excluded.last_at THEN c.unpaid + 1 ELSE 1 END,
         last_at = excluded.last_at, until = excluded.until, changed_at = excluded.changed_at
@@ -557,28 +557,12 @@ CREATE FUNCTION public.arbiter_hold_many(p_event integer, p_partition smallint, 
     AS $$
 #variable_conflict use_column
 DECLARE
-  gate arbiter_answer;
-  v_now timestamptz := arbiter_now();
-  v_free integer[];
-  v_given integer[] := '{}';
-  v_group integer[];
-  v_hopeful integer[];
-  v_holds uuid[];
-  v_visitors text[];
-  v_holders text[];
-  v_used integer[];
+  gate arbiter_answer; v_now timestamptz := arbiter_now(); v_free integer[]; v_given integer[] := '{}'; v_group integer[];
+  v_hopeful integer[]; v_holds uuid[]; v_visitors text[]; v_holders text[]; v_used integer[]; v_rows integer; c record;
   -- Address ranges of the batch, side by side: seats that counted before it, seats that it gives.
-  v_addresses text[];
-  v_address_used integer[];
-  v_address_given integer[];
-  v_at integer;
+  v_addresses text[]; v_address_used integer[]; v_address_given integer[]; v_at integer;
   -- Of the claims that chose seats, side by side.
-  v_claims integer[] := '{}';
-  v_chosen text[] := '{}';
-  v_losers integer[] := '{}';
-  v_granted integer[];
-  v_rows integer;
-  c record;
+  v_claims integer[] := '{}'; v_chosen text[] := '{}'; v_losers integer[] := '{}'; v_granted integer[];
 BEGIN
   gate := arbiter_gate(p_event, p_partition, p_epoch);
   IF gate.kind IS NOT NULL THEN
@@ -1541,7 +1525,7 @@ CREATE FUNCTION public.cooldown_judge(p_limit integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  e record; v_count integer := 0;
+  e record; v_count integer := 0; v_kind text;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(20261, 14) THEN RETURN 0; END IF;
   FOR e IN
@@ -1567,9 +1551,13 @@ BEGIN
       AND NOT limit_is_lifted(e.event_no, e.account, e.visitor)
     THEN
       -- By one name: an exception for it is one for the whole wait.
-      IF e.account IS NULL THEN PERFORM cooldown_count(e.event_no, 'visitor', e.visitor, e.rule);
-      ELSE PERFORM cooldown_count(e.event_no, 'account', e.account, e.rule); END IF;
-      PERFORM address_unpaid(e.event_no, e.address, e.rule);
+      v_kind := CASE WHEN e.account IS NULL THEN 'visitor' ELSE 'account' END;
+      IF hold_end_counts(e.event_no, v_kind, coalesce(e.account, e.visitor), e.quick) THEN
+        PERFORM cooldown_count(e.event_no, v_kind, coalesce(e.account, e.visitor), e.rule);
+      END IF;
+      IF e.address IS NOT NULL AND hold_end_counts(e.event_no, 'address', e.address, e.quick) THEN
+        PERFORM address_unpaid(e.event_no, e.address, e.rule);
+      END IF;
     END IF;
   END LOOP;
   DELETE FROM cooldowns WHERE last_at < clock_timestamp() - interval '1 day' AND (until IS NULL OR until < clock_timestamp());
@@ -2465,6 +2453,23 @@ CREATE FUNCTION public.hold_due(p_state text, p_deadline timestamp with time zon
 $$;
 
 --
+-- Name: hold_end_counts(integer, text, text, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.hold_end_counts(p_event integer, p_kind text, p_subject text, p_quick boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  v_quick integer;
+BEGIN
+  IF NOT p_quick THEN RETURN true; END IF;
+  INSERT INTO cooldowns AS c (event_no, kind, subject, unpaid, quick, last_at, changed_at)
+  VALUES (p_event, p_kind, p_subject, 0, 1, clock_timestamp(), clock_timestamp())
+  ON CONFLICT (event_no, kind, subject) DO UPDATE SET quick = (c.quick + 1) % 3 RETURNING quick INTO v_quick;
+  RETURN v_quick = 0;
+END $$;
+
+--
 -- Name: hold_ends_note(integer[], uuid[], text[], text[], timestamp with time zone[], timestamp with time zone[], integer[], uuid[], text[], text[]); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -2479,9 +2484,10 @@ BEGIN
   ON CONFLICT DO NOTHING;
   DELETE FROM hold_ends h USING unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold
-    AND (n.how = 'replaced' OR (n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'));
-  UPDATE hold_ends h SET ends_at = clock_timestamp()
-  FROM unnest(p_over_events, p_over_holds) n (event, hold)
+    AND n.how = 'replaced';
+  UPDATE hold_ends h SET ends_at = clock_timestamp(),
+    quick = n.how = 'released' AND h.granted_at > clock_timestamp() - interval '1 minute'
+  FROM unnest(p_over_events, p_over_holds, p_over_how) n (event, hold, how)
   WHERE h.event_no = n.event AND h.hold_id = n.hold AND h.ends_at > clock_timestamp();
 END $$;
 
@@ -6236,6 +6242,7 @@ CREATE TABLE public.cooldowns (
     last_at timestamp with time zone NOT NULL,
     until timestamp with time zone,
     changed_at timestamp with time zone NOT NULL,
+    quick integer DEFAULT 0 NOT NULL,
     CONSTRAINT cooldowns_kind_check CHECK ((kind = ANY (ARRAY['visitor'::text, 'account'::text, 'address'::text])))
 );
 
@@ -6366,7 +6373,8 @@ CREATE UNLOGGED TABLE public.hold_ends (
     account text,
     granted_at timestamp with time zone NOT NULL,
     ends_at timestamp with time zone NOT NULL,
-    address text
+    address text,
+    quick boolean DEFAULT false NOT NULL
 );
 
 --
