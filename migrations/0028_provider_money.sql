@@ -220,6 +220,15 @@ BEGIN
   RETURN FOUND;
 END $$;
 
+-- How the provider takes each process's calls, over its last seconds; read by the leaders, who admit fewer people while it refuses
+-- calls. Unlogged: worth nothing after a crash.
+CREATE UNLOGGED TABLE provider_signals (
+  owner       text PRIMARY KEY,
+  measured_at timestamptz NOT NULL,
+  calls       integer NOT NULL,
+  refused     integer NOT NULL               -- because they were too many a second
+);
+
 -- Findings about payments of the account that are not ours: they are not on the list any more.
 UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = 'reconcile'
 WHERE kind = 'no_reference' AND settled_at IS NULL;

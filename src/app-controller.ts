@@ -31,6 +31,8 @@ export function startController(
     /** New with each start of a process. */
     owner: string;
     payment: EventObject['payment'];
+    /** Null: no limit. */
+    providerCallsPerSecond: number | null;
     timeZone: string;
     shutdown: Shutdown;
     loops: Loops;
@@ -59,6 +61,10 @@ export function startController(
     clock,
     seatCounts,
     pathSignals: path.last,
+    providerLimit: () => {
+      const callsPerSecond = parts.providerCallsPerSecond;
+      return callsPerSecond === null ? null : { callsPerSecond, isRefusing: path.isProviderRefusing() };
+    },
     arbiterCeiling: async (event) => {
       const modes = await events.modes(event);
       return arbiterCeilingOf(

@@ -1,6 +1,7 @@
 import path from 'node:path';
 import type { AppOptions, Runtime } from './app.ts';
 import type { HttpDeps } from './http/deps.ts';
+import { metered, type ProviderMeter } from './payments/metered.ts';
 import type { PaymentProvider } from './payments/provider.ts';
 import { startSimulatorChild } from './payments/simulator/child.ts';
 import { createStripeProvider } from './payments/stripe.ts';
@@ -30,6 +31,7 @@ export function stripeProvider(
 
 export interface Payments {
   provider: PaymentProvider;
+  meter: ProviderMeter;
   page: EventObject['payment'];
   origins: HttpDeps['paymentOrigins'];
   simulatorUrl: string | null;
@@ -64,13 +66,13 @@ export async function openPayments(
   const markWith = (id: string): void => {
     installation = id;
   };
-  const replaced = (made: PaymentProvider) => options.replace?.provider?.(made) ?? made;
+  const counted = (made: PaymentProvider) => metered(options.replace?.provider?.(made) ?? made, clock);
   if (config.payments.kind === 'stripe') {
     const { apiBase, publishableKey, live } = config.payments;
     const provider = stripeProvider(config.payments, options, () => installation);
     const { script, origins } = cardForm(apiBase);
     return {
-      provider: replaced(provider),
+      ...counted(provider),
       page: { publishableKey, script, test: !live },
       origins,
       simulatorUrl: null,
@@ -91,7 +93,7 @@ export async function openPayments(
     () => installation,
   );
   return {
-    provider: replaced(provider),
+    ...counted(provider),
     page: { publishableKey: keys.publishableKey, script: `${child.url}/v3/`, test: true },
     origins: { script: [child.url], connect: [child.url], frame: [child.url] },
     simulatorUrl: child.url,

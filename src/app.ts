@@ -43,7 +43,7 @@ import { registerOrganiserMails } from './http/organiser-mails.ts';
 import { registerOrganiserRefunds } from './http/organiser-refunds.ts';
 import { createOrganiserSessions } from './http/organiser-sessions.ts';
 import { registerOrganiserWebhooks } from './http/organiser-webhooks.ts';
-import { createPathMeter, type PathMeter } from './http/path-meter.ts';
+import { createPathMeter } from './http/path-meter.ts';
 import { createPlanDesk } from './http/plan-desk.ts';
 import { buildServer, type App as Scope } from './http/server.ts';
 import { registerTicketDocument } from './http/ticket-document.ts';
@@ -68,7 +68,7 @@ import { installationOf } from './sales/installation.ts';
 import { isExcepted } from './sales/limits.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
-import { reportPath } from './sales/path-signals.ts';
+import { reportPath, reportProvider } from './sales/path-signals.ts';
 import { ticketsOfOrder } from './sales/tickets.ts';
 import { recordProxy } from './sales/undeclared-proxies.ts';
 import { createCredentials } from './waiting-room/credentials.ts';
@@ -230,13 +230,27 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     const limits = { provider, record, owner: processName(config, random), eventsKeptDays };
     startLimitTasks({ db, clock, log, loops, ...limits });
   }
+  reportEverySecond(loops, 'report calls to the payment provider', payments.meter, (window) =>
+    reportProvider(db, owner, window),
+  );
   if (started.has('controller')) {
     const leaderDb = pool('controller', poolSizes.controller);
     const line = openRoom({ db: leaderDb, redis, owner, clock, log });
     const { timeZone } = config;
     const payment = payments.page;
     const watchDb = pool('watch', poolSizes.watch);
-    const own = { db: leaderDb, watchDb, redis, owner, payment, timeZone, shutdown, loops };
+    const { providerCallsPerSecond } = config;
+    const own = {
+      db: leaderDb,
+      watchDb,
+      redis,
+      owner,
+      payment,
+      timeZone,
+      providerCallsPerSecond,
+      shutdown,
+      loops,
+    };
     ({ look } = startController({ ...options, ...line, ...own }));
   }
   const signs = started.has('web') || started.has('worker');
@@ -366,7 +380,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   }
   await payments.webhooksTo(`${listening}/api/webhooks/stripe`);
   fulfil(url);
-  reportPathEverySecond(loops, { db, owner: processName(config, random), meter: pathMeter });
+  reportEverySecond(loops, 'report response times', pathMeter, (window) =>
+    reportPath(db, processName(config, random), window),
+  );
   return {
     url,
     db,
@@ -379,18 +395,20 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
 }
 
-/** Response times of this process, for the admission rate. */
-function reportPathEverySecond(
+/** What this process measured over its last seconds, for the admission rate. */
+function reportEverySecond<Window>(
   loops: Loops,
-  { db, owner, meter }: { db: Db; owner: string; meter: PathMeter },
+  name: string,
+  meter: { window(): Window | null },
+  report: (window: Window) => Promise<void>,
 ): void {
   loops.run({
-    name: 'report response times',
+    name,
     everyMs: 1_000,
     waitsFirst: true,
     turn: async () => {
       const window = meter.window();
-      if (window) await reportPath(db, owner, window);
+      if (window) await report(window);
     },
   });
 }

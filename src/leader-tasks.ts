@@ -7,7 +7,7 @@ import type { Logger } from './runtime/log.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 import type { Db } from './sales/db.ts';
 import type { Events, House } from './sales/events.ts';
-import { type PathWindow, readPath } from './sales/path-signals.ts';
+import { type PathWindow, readPath, readProvider } from './sales/path-signals.ts';
 import type { EventRecord, PartitionMode } from './sales/record.ts';
 import type { AdmissionTask } from './waiting-room/admission-task.ts';
 import type { LeaderTask } from './waiting-room/controller.ts';
@@ -117,21 +117,25 @@ export function createSweepTask(options: {
   };
 }
 
-/** How the purchase path has done lately, over all events: for admission. */
-export function createPathTask(options: {
-  db: Db;
-  clock: Pick<Clock, 'monotonic'>;
-}): LeaderTask & { last(): PathWindow | null } {
+/** How the purchase path and the payment provider have done lately, over all events: for admission. */
+export function createPathTask(options: { db: Db; clock: Pick<Clock, 'monotonic'> }): LeaderTask & {
+  last(): PathWindow | null;
+  /** The provider refused calls because they were too many. */
+  isProviderRefusing(): boolean;
+} {
   let readAt = Number.NEGATIVE_INFINITY;
   let path: PathWindow | null = null;
+  let isRefusing = false;
   return {
     name: 'path',
     async run() {
       if (options.clock.monotonic() - readAt < sharedEveryMs) return;
       readAt = options.clock.monotonic();
       path = await readPath(options.db);
+      isRefusing = (await readProvider(options.db)).refused > 0;
     },
     last: () => path,
+    isProviderRefusing: () => isRefusing,
   };
 }
 

@@ -4,7 +4,7 @@
  *
  * The bound: sessions that will still ask for a hold × seats per hold ≤ seats free now, so that whoever is let in finds
  * seats. The rate closes that gap no faster than a house sells in one hold's life (50,000 seats, 40 % who buy, one seat,
- * 600 s: 208 a second), the purchase path keeps up with, and the operator allows.
+ * 600 s: 208 a second), the purchase path and the payment provider keep up with, and the operator allows.
  */
 export interface AdmissionObserved {
   /** Milliseconds since the last decision. */
@@ -32,6 +32,15 @@ export interface AdmissionObserved {
   /** Passes a second at most: the operator's, null when he set none, and what the arbiter in use is able to serve. */
   operatorCeiling: number | null;
   arbiterCeiling: number;
+  /** What the payment provider takes; null: it has no limit. */
+  provider: ProviderLimit | null;
+}
+
+export interface ProviderLimit {
+  /** Calls a second that the account may make. */
+  callsPerSecond: number;
+  /** It refused calls over the last seconds because they were too many. */
+  isRefusing: boolean;
 }
 
 export interface AdmissionSettings {
@@ -64,6 +73,8 @@ export interface AdmissionState {
   noShow: number;
   /** What the purchase path is trusted with, passes a second; null before the first decision. */
   pathCeiling: number | null;
+  /** The part of the provider's limit that sales may use: less after it refused calls, 1 at first. */
+  providerShare: number;
 }
 
 /** What set the rate. */
@@ -81,7 +92,9 @@ export type AdmissionReason =
   | 'everybody'
   | 'paced'
   | 'operator'
-  | 'path';
+  | 'path'
+  /** The payment provider takes no more purchases a second. */
+  | 'provider';
 
 export interface AdmissionDecision {
   state: AdmissionState;
@@ -145,11 +158,18 @@ const pathCut = 0.7;
 /** Of the arbiter's ceiling, given back per second of health. */
 const pathRecovery = 0.02;
 const pathCeilingMin = 1;
+/**
+ * Calls of a purchase: open, authorise, capture, and a look-up for each purchase that its bank authenticates. At Stripe's default
+ * of 100 calls a second this is also what one endpoint takes, 25 (https://docs.stripe.com/rate-limits).
+ */
+export const callsPerPurchase = 4;
+/** Never to a standstill: then nothing would show that the provider takes calls again. */
+const providerShareMin = 0.05;
 /** Weight of a new no-show measurement, a second. */
 const noShowSmoothing = 0.1;
 
 export function admissionStart(settings: AdmissionSettings): AdmissionState {
-  return { carry: 0, noShow: settings.priors.noShow, pathCeiling: null };
+  return { carry: 0, noShow: settings.priors.noShow, pathCeiling: null, providerShare: 1 };
 }
 
 export function decideAdmission(
@@ -161,7 +181,8 @@ export function decideAdmission(
   const noShow = smoothedNoShow(state.noShow, observed, settings, seconds);
   const estimates = { ...shares(observed, settings), noShow };
   const pathCeiling = nextPathCeiling(state.pathCeiling, observed, settings, seconds);
-  const next = { carry: 0, noShow, pathCeiling };
+  const providerShare = nextProviderShare(state.providerShare, observed.provider, seconds);
+  const next = { carry: 0, noShow, pathCeiling, providerShare };
   const nobody = (reason: AdmissionReason): AdmissionDecision => ({
     state: next,
     rate: 0,
@@ -179,9 +200,11 @@ export function decideAdmission(
   if (room.inside <= 0) return nobody(room.few ? 'last_seats' : 'full');
 
   const release = Math.min(releaseMax, 1 / (1 - noShow));
+  const providerCeiling = providerCeilingOf(observed.provider, providerShare, estimates.conversion);
   const ceiling = Math.min(
     observed.arbiterCeiling,
     pathCeiling ?? Infinity,
+    providerCeiling,
     observed.operatorCeiling ?? Infinity,
   );
   // More than the bucket lets through at once would have the crowd ask in vain.
@@ -200,7 +223,7 @@ export function decideAdmission(
     rate,
     burst: rate > 0 ? Math.min(Math.max(1, rate * burstSeconds), Math.max(1, room.inside)) : 0,
     advance,
-    reason: room.few ? 'last_seats' : reasonOf(everybody, pace, ceiling, rate, observed),
+    reason: room.few ? 'last_seats' : reasonOf({ everybody, pace, ceiling, rate, providerCeiling }, observed),
     estimates,
   };
 }
@@ -300,17 +323,29 @@ function nextPathCeiling(
   return Math.min(arbiterCeiling, now + pathRecovery * arbiterCeiling * seconds);
 }
 
+/** Passes a second whose holders make as many purchases as the provider takes. */
+function providerCeilingOf(limit: ProviderLimit | null, share: number, conversion: number): number {
+  if (limit === null) return Infinity;
+  return (limit.callsPerSecond * share) / callsPerPurchase / conversion;
+}
+
+/** Cut at once while the provider refuses calls, given back slowly: its limit may be lower than the setting, or be used by others. */
+function nextProviderShare(before: number, limit: ProviderLimit | null, seconds: number): number {
+  if (limit?.isRefusing)
+    return Math.max(providerShareMin, before * pathCut ** Math.min(seconds, lateSecondsMax));
+  return Math.min(1, before + pathRecovery * seconds);
+}
+
 function reasonOf(
-  everybody: boolean,
-  pace: number,
-  ceiling: number,
-  rate: number,
+  set: { everybody: boolean; pace: number; ceiling: number; rate: number; providerCeiling: number },
   observed: AdmissionObserved,
 ): AdmissionReason {
+  const { everybody, pace, ceiling, rate, providerCeiling } = set;
   if (everybody) return 'everybody';
   if (rate >= pace) return 'paced';
   if (rate < ceiling) return 'full';
-  return observed.operatorCeiling === ceiling ? 'operator' : 'path';
+  if (observed.operatorCeiling === ceiling) return 'operator';
+  return providerCeiling === ceiling ? 'provider' : 'path';
 }
 
 /** The middle of an age class, ms. */

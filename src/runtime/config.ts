@@ -69,6 +69,8 @@ export interface Config {
       };
   /** How long the provider's events are kept after they were dealt with, days. */
   readonly providerEventsKeptDays: number;
+  /** Calls a second that the payment provider takes from this account; null: no limit. */
+  readonly providerCallsPerSecond: number | null;
   readonly mail: {
     /** It may hold a password. Undefined: mails reach nobody, they are kept in the database. */
     readonly smtpUrl: string | undefined;
@@ -110,6 +112,8 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 const stripeApi = 'https://api.stripe.com';
 /** A day longer than Stripe lists an event, and can be told to send it again (https://docs.stripe.com/api/events). */
 const providerEventsDays = 31;
+/** Of an account whose limit was not raised: https://docs.stripe.com/rate-limits. */
+const stripeCallsPerSecond = { live: 100, test: 25 } as const;
 
 const variables = {
   PORT: variable({
@@ -262,6 +266,11 @@ const variables = {
     parse: webhookSecrets,
     secret: true,
   }),
+  ONSALE_PROVIDER_CALLS_PER_SECOND: variable({
+    doc: 'Calls a second that the payment provider takes from your account. The waiting room admits no more buyers than it can pay for: four calls a purchase. Have the limit raised before a large sale, then set it here.',
+    otherwise: `with live Stripe keys ${stripeCallsPerSecond.live}, with test keys ${stripeCallsPerSecond.test}, with the simulator no limit`,
+    parse: (text) => wholeNumber(text, 1, 100_000),
+  }),
   STRIPE_API_BASE: variable({
     doc: 'Where the Stripe API is, when it is not Stripe: a simulator or a recording proxy.',
     otherwise: stripeApi,
@@ -334,6 +343,7 @@ function assemble(values: Values): Config {
     staticDir: values.ONSALE_STATIC_DIR,
     payments: payments(values),
     providerEventsKeptDays: values.ONSALE_PROVIDER_EVENTS_DAYS ?? providerEventsDays,
+    providerCallsPerSecond: values.ONSALE_PROVIDER_CALLS_PER_SECOND ?? callsPerSecondOf(payments(values)),
     mail: {
       smtpUrl: values.ONSALE_SMTP_URL,
       mailbox: values.ONSALE_SMTP_URL === undefined && isDemo(values),
@@ -367,6 +377,12 @@ function payments(values: Values): Config['payments'] {
     apiBase,
     live: isLive(secretKey),
   };
+}
+
+/** What stands in for Stripe has the limit that it is told, which we do not know. */
+function callsPerSecondOf(money: Config['payments']): number | null {
+  if (money.kind !== 'stripe' || money.apiBase !== stripeApi) return null;
+  return money.live ? stripeCallsPerSecond.live : stripeCallsPerSecond.test;
 }
 
 function crossChecks(values: Values, env: Record<string, string | undefined>): ConfigProblem[] {

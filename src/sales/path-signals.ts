@@ -37,3 +37,28 @@ export async function readPath(db: Db): Promise<PathWindow | null> {
   if (!row || row.requests < requestsMin) return null;
   return { requests: row.requests, latencyP95Ms: row.p95, errorShare: row.errors };
 }
+
+/** A process tells the leaders how the payment provider takes its calls. */
+export async function reportProvider(
+  db: Db,
+  owner: string,
+  window: { calls: number; refused: number },
+): Promise<void> {
+  await db.query(
+    'provider_report',
+    `INSERT INTO provider_signals (owner, measured_at, calls, refused) VALUES ($1, clock_timestamp(), $2, $3)
+     ON CONFLICT (owner) DO UPDATE SET measured_at = excluded.measured_at, calls = excluded.calls, refused = excluded.refused`,
+    [owner, window.calls, window.refused],
+  );
+}
+
+/** Over all processes, in their last seconds. */
+export async function readProvider(db: Db): Promise<{ calls: number; refused: number }> {
+  const [row] = await db.query<{ calls: number; refused: number }>(
+    'provider_read',
+    `SELECT coalesce(sum(calls), 0)::int AS calls, coalesce(sum(refused), 0)::int AS refused
+     FROM provider_signals WHERE measured_at > clock_timestamp() - make_interval(secs => $1)`,
+    [freshSeconds],
+  );
+  return row!;
+}

@@ -6,6 +6,7 @@ import {
   admissionSettingsDefault,
   admissionStart,
   decideAdmission,
+  type ProviderLimit,
   postgresArbiterCeiling,
 } from '../core/admission.ts';
 import type { EventNo } from '../core/hold.ts';
@@ -68,6 +69,8 @@ export interface AdmissionTaskOptions {
   seatCounts: (event: EventNo) => Promise<SeatCounts>;
   /** What the purchase path looked like over the last seconds; null when nothing was measured. */
   pathSignals?: (event: EventNo) => PathSignals | null;
+  /** What the payment provider takes, over all events; null: it has no limit. */
+  providerLimit?: () => ProviderLimit | null;
   /** Passes a second that the arbiter in use can serve. */
   arbiterCeiling?: (event: EventNo) => number | Promise<number>;
   /** Before each measurement: brings Postgres up to date about numbers that another store issues (queue-stores.ts). */
@@ -118,7 +121,7 @@ interface Led {
 
 /** Measures, decides (core/admission.ts) and publishes frontier and rate, conditional on the term. */
 export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTask {
-  const { db, control, clock, seatCounts, pathSignals = () => null } = options;
+  const { db, control, clock, seatCounts, pathSignals = () => null, providerLimit = () => null } = options;
   const { arbiterCeiling = () => postgresArbiterCeiling, settings = admissionSettingsDefault } = options;
   const { refreshLine = async () => {}, redisHolds = async () => [] } = options;
   const led = new Map<EventNo, Led>();
@@ -201,6 +204,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
           open: allows(line.phase, 'redeem'),
           path: pathSignals(event),
           arbiterCeiling: ceiling,
+          provider: providerLimit(),
           ...observedOf(line, sessions, seats),
         },
         { ...settings, holdMs: line.holdMs ?? settings.holdMs },
@@ -253,7 +257,7 @@ function observedOf(
   line: LineMeasure,
   sessions: SessionMeasure,
   seats: SeatCounts,
-): Omit<AdmissionObserved, 'elapsedMs' | 'open' | 'path' | 'arbiterCeiling'> {
+): Omit<AdmissionObserved, 'elapsedMs' | 'open' | 'path' | 'arbiterCeiling' | 'provider'> {
   // Those who came in since the sessions were counted.
   const since = Math.max(0, line.issued - sessions.issued);
   const withNew = ([youngest = 0, ...older]: number[]): number[] => [youngest + since, ...older];

@@ -107,6 +107,7 @@ export function runSale(options: SaleOptions): SaleSecond[] {
       },
       path: options.path?.(second) ?? null,
       operatorCeiling: options.operatorCeiling ?? null,
+      provider: null,
       arbiterCeiling: options.arbiterCeiling ?? 1_000,
     };
   }

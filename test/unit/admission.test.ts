@@ -36,6 +36,7 @@ const calm: AdmissionObserved = {
   path: null,
   operatorCeiling: null,
   arbiterCeiling: 1_000,
+  provider: null,
 };
 const decide = (changed: Partial<AdmissionObserved>, by: AdmissionSettings = settings) =>
   decideAdmission(admissionStart(by), { ...calm, ...changed }, by);
@@ -59,6 +60,9 @@ const observed: fc.Arbitrary<AdmissionObserved> = fc
       fc.record({ latencyP95Ms: count(10_000), errorShare: fc.double({ min: 0, max: 1, noNaN: true }) }),
     ),
     operatorCeiling: fc.option(fc.double({ min: 0, max: 2_000, noNaN: true })),
+    provider: fc.option(
+      fc.record({ callsPerSecond: fc.integer({ min: 1, max: 2_000 }), isRefusing: fc.boolean() }),
+    ),
     arbiterCeiling: fc.double({ min: 1, max: 5_000, noNaN: true }),
   })
   .map(({ free, held, reserved, sold, ages, sessions, share, seatsEach, ...rest }) => ({
@@ -74,6 +78,7 @@ const states = fc.record({
   carry: fc.double({ min: 0, max: 1, noNaN: true }),
   noShow: fc.double({ min: 0, max: 0.95, noNaN: true }),
   pathCeiling: fc.option(fc.double({ min: 1, max: 5_000, noNaN: true })),
+  providerShare: fc.double({ min: 0.05, max: 1, noNaN: true }),
 });
 
 test('every decision is finite, whole in numbers, within the line and the ceilings', () => {
@@ -86,6 +91,7 @@ test('every decision is finite, whole in numbers, within the line and the ceilin
         next.carry,
         next.noShow,
         next.pathCeiling,
+        next.providerShare,
         ...Object.values(estimates),
       ]) {
         assert.ok(Number.isFinite(value) && value! >= 0, `${value}`);
@@ -221,6 +227,29 @@ test('a struggling purchase path cuts the rate at once, health gives it back slo
   assert.ok(run(60, { latencyP95Ms: 80, errorShare: 0.5 }) === 1, 'never to a standstill');
   assert.ok(run(10, healthy) <= 22);
   assert.equal(run(60, healthy), 100);
+});
+
+test('no more buyers are admitted than the provider takes purchases; refused calls cut the rate at once, and it comes back slowly', () => {
+  const limit = (callsPerSecond: number, isRefusing = false) => ({ callsPerSecond, isRefusing });
+  // 100 calls are 25 purchases; four in ten sessions buy.
+  const usual = decide({ provider: limit(100), arbiterCeiling: 1_200 });
+  assert.equal(usual.reason, 'provider');
+  assert.ok(Math.abs(usual.rate - 25 / usual.estimates.conversion) < 1e-9, String(usual.rate));
+  assert.equal(decide({ provider: limit(100_000) }).reason, 'paced');
+  let state = admissionStart(settings);
+  const run = (seconds: number, isRefusing: boolean): number => {
+    let rate = 0;
+    for (let second = 0; second < seconds; second += 1) {
+      const decision = decideAdmission(state, { ...calm, provider: limit(100, isRefusing) }, settings);
+      ({ state, rate } = decision);
+    }
+    return rate;
+  };
+  const before = run(5, false);
+  assert.ok(run(3, true) <= before * 0.35);
+  assert.ok(run(60, true) > 0, 'never to a standstill');
+  assert.ok(run(10, false) <= before * 0.3, 'not at once again');
+  assert.equal(run(60, false), before);
 });
 
 test('the operator’s ceiling is never exceeded, and 0 lets nobody in', () => {
