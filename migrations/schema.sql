@@ -6705,6 +6705,17 @@ CREATE TABLE public.provider_listings (
 );
 
 --
+-- Name: provider_signals; Type: TABLE; Schema: public; Owner: -
+--
+
+CREATE UNLOGGED TABLE public.provider_signals (
+    owner text NOT NULL,
+    measured_at timestamp with time zone NOT NULL,
+    calls integer NOT NULL,
+    refused integer NOT NULL
+);
+
+--
 -- Name: published; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -7255,6 +7266,13 @@ ALTER TABLE ONLY public.provider_events
 
 ALTER TABLE ONLY public.provider_listings
     ADD CONSTRAINT provider_listings_pkey PRIMARY KEY (kind);
+
+--
+-- Name: provider_signals provider_signals_pkey; Type: CONSTRAINT; Schema: public; Owner: -
+--
+
+ALTER TABLE ONLY public.provider_signals
+    ADD CONSTRAINT provider_signals_pkey PRIMARY KEY (owner);
 
 --
 -- Name: published published_pkey; Type: CONSTRAINT; Schema: public; Owner: -
