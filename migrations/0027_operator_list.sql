@@ -267,6 +267,8 @@ DECLARE
   v_seats jsonb := '[]';
   -- What had been taken and was given back.
   v_back bigint := nullif((p_answer #>> '{view,captured}')::bigint, 0);
+  -- The order ended without its buyer's doing although they had paid, or were about to.
+  v_failed boolean := false;
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
@@ -288,8 +290,10 @@ BEGIN
     IF o.state = 'voiding' THEN
       UPDATE orders SET state = 'closed', updated_at = clock_timestamp() WHERE order_id = o.order_id;
       PERFORM order_note(o.order_id, 'voided', 'voiding', 'closed', jsonb_build_object('operation', p_operation));
+      v_failed := o.reason IS DISTINCT FROM 'closed_by_buyer';
     ELSIF o.state = 'reserved' AND m.state = 'ending' THEN
       v_seats := order_end(o, 'close', 'closed', m.end_reason, NULL);
+      v_failed := m.kind = 'authorise' AND m.end_reason IN ('payment_mismatch','event_cancelled');
     ELSE
       IF o.state = 'reserved' THEN
         UPDATE orders SET provider_object = NULL, updated_at = clock_timestamp() WHERE order_id = o.order_id;
@@ -302,6 +306,8 @@ BEGIN
     PERFORM order_happened(o, 'order.closed_late', jsonb_strip_nulls(jsonb_build_object('operation', p_operation, 'amount', v_back)));
   ELSIF v_back IS NOT NULL THEN
     PERFORM order_happened(o, 'order.money_returned', jsonb_build_object('operation', p_operation, 'amount', v_back));
+  ELSIF v_failed THEN
+    PERFORM order_happened(o, 'order.failed', jsonb_build_object('operation', p_operation));
   END IF;
   IF v_back IS NOT NULL THEN
     PERFORM order_note(o.order_id, 'money_returned', o.state, o.state, jsonb_build_object(

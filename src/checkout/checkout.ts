@@ -10,7 +10,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 import type { BeginOutcome, Changed, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
 import type { Checkout, CheckoutReserveOutcome, CloseOutcome, PayCommand, PayOutcome } from './outcomes.ts';
 import { createPayments, type Payments, type RefundDriver } from './payments.ts';
-import { isOpen, type Standing } from './steps.ts';
+import { gapOf, isOpen, type Standing } from './steps.ts';
 
 export interface CheckoutOptions {
   record: SalesRecord;
@@ -38,8 +38,13 @@ export interface CheckoutParts extends Checkout {
   expire(order: OrderId): Promise<PayOutcome>;
 }
 
-/** A page asks again after this long while a payment is under way, ms. */
+/** A page asks again after this long while a payment is under way, ms; after each look at the provider twice as long. */
 const askAgainMs = 1_500;
+const askAgainMaxMs = 10_000;
+/** The opening of a payment is tried a second time within its request, after the gap that follows the first try, ms. */
+const openAgainMs = 2_100;
+/** Unless the first try took so long that the buyer's page would give up waiting, ms. */
+const openPatienceMs = 3_000;
 /** A repeated request waits this long for the first one's answer, ms; then it is told to ask again. */
 const repeatWaitMs = 4_000;
 const repeatPollMs = 150;
@@ -127,18 +132,41 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
         ...payments.newIds(command.order, 'open'),
         order: command.order,
         kind: 'open',
-        clientKey: `open:${command.clientKey}`,
-        request: command.request,
+        clientKey: null,
+        request: null,
         instrument: null,
       },
       payments.claimOf,
     );
     if (begun.kind === 'opened') return begun;
     let standing: Standing;
-    if (begun.kind === 'begun') standing = await payments.send(begun);
-    else if (begun.kind === 'repeated') standing = await answered(begun);
+    if (begun.kind === 'begun') standing = await openTwice(begun);
+    // One opening serves all tries of the order, whatever their keys; one that was just refused is not sent again at once.
+    else if (begun.kind === 'repeated' || (begun.kind === 'under_way' && isOpening(begun.operation)))
+      standing = await openIfDue(await answered(begun));
     else return notBegun(begun);
     return standing.order.providerObject ? { kind: 'opened' } : told(standing);
+  }
+
+  /** With the same key: nothing is opened twice. What stays unknown the reconciler goes on with. */
+  async function openTwice(begun: Standing): Promise<Standing> {
+    const startedAt = clock.monotonic();
+    const first = await payments.send(begun);
+    if (first.operation.state !== 'unknown' || clock.monotonic() - startedAt > openPatienceMs) return first;
+    await clock.sleep(openAgainMs);
+    return openIfDue(first);
+  }
+
+  async function openIfDue({ order, operation }: Standing): Promise<Standing> {
+    if (operation.state !== 'unknown') return { order, operation };
+    const { operation: id } = operation;
+    return (await looked(operation)) ?? (await standingOf(order.order, id)) ?? { order, operation };
+  }
+
+  /** Looks at an operation under way and carries it on. Null: it is not to be looked at now, or another process is at it. */
+  async function looked({ operation }: MoneyOperation): Promise<Standing | null> {
+    const claimed = await record.ask({ ...payments.claimOf, operation, by: 'buyer' });
+    return claimed && payments.drive(claimed);
   }
 
   async function notBegun(begun: Exclude<BeginOutcome, { kind: 'begun' }>): Promise<PayOutcome> {
@@ -193,25 +221,25 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
       return known ? toldOrder(known) : { kind: 'unknown_order' };
     }
     if (!isOpen(standing.operation)) return told(standing);
-    const { operation } = standing.operation;
-    const [claimed] = await record.claim({ ...payments.claimOf, limit: 1, operation });
-    if (claimed) return told(await payments.drive(claimed));
-    return told((await standingOf(order)) ?? standing);
+    return told((await looked(standing.operation)) ?? (await standingOf(order)) ?? standing);
   }
 
   async function close(order: OrderId): Promise<CloseOutcome> {
-    const outcome = await record.close(order, 'closed_by_buyer', payments.newEndKey(order));
+    const { claimOf, newEndKey } = payments;
+    const outcome = await record.close(order, 'closed_by_buyer', newEndKey(order), claimOf);
     switch (outcome.kind) {
       case 'closed':
         await decided(outcome);
         return { kind: 'closed', order: outcome.order };
+      case 'voiding': {
+        await decided(outcome);
+        const { operation } = outcome;
+        if (!operation) return closeOf(outcome.order);
+        return closeOf((await payments.voidObject({ order: outcome.order, operation })).order);
+      }
       case 'decided':
         return closeOf(outcome.order);
-      case 'under_way': {
-        const standing = await standingOf(order);
-        if (standing?.operation.state !== 'waiting') return outcome;
-        return closeOf((await payments.end(standing, 'closed_by_buyer')).order);
-      }
+      case 'under_way':
       case 'unknown_order':
         return outcome;
       default:
@@ -221,9 +249,9 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
 
   /** Closes an order that can no longer be paid. */
   async function shut(order: OrderId, reason: OrderEnd): Promise<PayOutcome> {
-    const outcome = await record.close(order, reason, payments.newEndKey(order));
+    const outcome = await record.close(order, reason, payments.newEndKey(order), payments.claimOf);
     if (outcome.kind === 'unknown_order') return outcome;
-    if (outcome.kind === 'closed') await decided(outcome);
+    if (outcome.kind === 'closed' || outcome.kind === 'voiding') await decided(outcome);
     return outcome.kind === 'under_way' ? outcome : toldOrder(outcome.order);
   }
 
@@ -296,13 +324,14 @@ function repeated(order: Order): CheckoutReserveOutcome {
 /** What the buyer is told of an order and its payment. */
 function told({ order, operation }: Standing): PayOutcome {
   if (order.state !== 'reserved') return toldOrder(order);
+  if (isOpening(operation)) return toldOpening({ order, operation });
   switch (operation.state) {
     case 'waiting':
-      return pending(order, operation.answer?.view?.action ?? null);
+      return pending(order, operation.answer?.view?.action ?? null, operation);
     case 'open':
     case 'unknown':
     case 'ending':
-      return pending(order, null);
+      return pending(order, null, operation);
     case 'refused':
     case 'voided':
     case 'done':
@@ -310,6 +339,28 @@ function told({ order, operation }: Standing): PayOutcome {
     default:
       return impossible(operation.state, 'operation state');
   }
+}
+
+/** An opening alone tries no card. */
+function toldOpening({ order, operation }: Standing): PayOutcome {
+  switch (operation.state) {
+    case 'open':
+    case 'ending':
+      return pending(order, null, operation);
+    case 'waiting':
+    case 'unknown':
+    case 'refused':
+      return { kind: 'unavailable', order, afterMs: gapOf(operation) };
+    case 'done':
+    case 'voided':
+      return { kind: 'unpaid', order };
+    default:
+      return impossible(operation.state, 'operation state');
+  }
+}
+
+function isOpening({ kind }: MoneyOperation): boolean {
+  return kind === 'open';
 }
 
 function toldOrder(order: Order): PayOutcome {
@@ -321,16 +372,18 @@ function toldOrder(order: Order): PayOutcome {
     case 'closed':
     case 'cancelled':
       return { kind: 'ended', order };
-    case 'authorised':
     case 'reserved':
+      return { kind: 'unpaid', order };
+    case 'authorised':
       return pending(order, null);
     default:
       return impossible(order.state, 'order state');
   }
 }
 
-function pending(order: Order, action: { url: string } | null): PayOutcome {
-  return { kind: 'pending', order, action, afterMs: askAgainMs };
+function pending(order: Order, action: { url: string } | null, operation?: MoneyOperation): PayOutcome {
+  const looks = Math.min(Math.max((operation?.attempts ?? 1) - 1, 0), 5);
+  return { kind: 'pending', order, action, afterMs: Math.min(askAgainMaxMs, askAgainMs * 2 ** looks) };
 }
 
 function declineOf(operation: MoneyOperation): DeclineCode {
@@ -345,6 +398,8 @@ function closeOf(order: Order): CloseOutcome {
     case 'confirmed':
     case 'paid':
       return { kind: 'bought', order };
+    case 'voiding':
+      return { kind: 'closing', order };
     default:
       return { kind: 'under_way', order };
   }

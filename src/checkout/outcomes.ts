@@ -19,9 +19,12 @@ export interface Checkout {
   }): Promise<CheckoutReserveOutcome>;
   /** authorise → confirm → capture, as far as it gets now; the reconciler finishes what is left. */
   pay(command: PayCommand): Promise<PayOutcome>;
-  /** Looks the payment up and carries on: after the bank's page, after a timeout. Repeatable. */
+  /**
+   * Looks the payment up and carries on: after the bank's page, after a timeout. Repeatable: the provider is asked once a
+   * back-off, whoever asks; in between the answer is what is known.
+   */
   refresh(order: OrderId): Promise<PayOutcome>;
-  /** Closes an unpaid order and frees its seats; a waiting payment is ended first. */
+  /** Closes an unpaid order and frees its seats; a payment that waits for the bank is ended with it. */
   close(order: OrderId): Promise<CloseOutcome>;
   /**
    * Gives back a hold that is bound to an order which may never have been reserved: the order is written as closed first, so
@@ -58,6 +61,10 @@ export type PayOutcome =
   | { kind: 'bought'; order: Order }
   /** The bank wants the buyer (`action`), or nobody knows yet: ask again with `refresh`. */
   | { kind: 'pending'; order: Order; action: { url: string } | null; afterMs: number }
+  /** Reserved, and nothing under way: the buyer may pay. */
+  | { kind: 'unpaid'; order: Order }
+  /** The payment could not even be opened: no card was tried. It goes on being opened; ask again. */
+  | { kind: 'unavailable'; order: Order; afterMs: number }
   /** Finally refused; another card may be tried until the deadline. */
   | { kind: 'declined'; order: Order; decline: DeclineCode }
   /** The order has ended without a sale; nothing was charged. */
@@ -70,6 +77,8 @@ export type PayOutcome =
 
 export type CloseOutcome =
   | { kind: 'closed'; order: Order }
+  /** It has ended and its seats are free; the reservation of its money is still being lifted. Nothing will be charged. */
+  | { kind: 'closing'; order: Order }
   | { kind: 'under_way'; order: Order }
   /** Paid or confirmed: a refund is the organiser's act. */
   | { kind: 'bought'; order: Order }

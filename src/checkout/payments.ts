@@ -55,8 +55,8 @@ export interface Payments {
   send(standing: Standing): Promise<Standing>;
   /** Finds out how a claimed operation stands, then carries on. */
   drive(operation: MoneyOperation): Promise<Standing>;
-  /** From now on the operation is ended (for `reason`), and its object voided. */
-  end(standing: Standing, reason: OrderEnd): Promise<Standing>;
+  /** Cancels the object of a claimed operation that is `ending`. */
+  voidObject(standing: Standing): Promise<Standing>;
   /** Looks again at refunds that succeeded some days ago: the bank may have sent them back. Returns how many orders. */
   checkRefunds(): Promise<number>;
   /**
@@ -99,10 +99,10 @@ export function createPayments(options: PaymentsOptions): Payments {
       email: order.buyer.email,
     });
     if (answer.kind === 'unknown') {
-      // The key may replay this error for ever. An object that nobody knows harms nobody, so another may be opened.
-      const hopeless = answer.reason === 'server_error' && operation.attempts >= 2;
-      if (hopeless) return taken(() => record.refused(operation.operation, answerOf(answer)));
-      return park(operation, 'unknown', answer);
+      // The key may replay this error for ever. An object that nobody knows harms nobody, so another key may open another.
+      const isStored = answer.reason === 'server_error' || answer.reason === 'conflict';
+      const newKey = isStored && operation.attempts % 2 === 0 ? newIds(order.order, 'open').key : undefined;
+      return park(operation, 'unknown', answer, { newKey });
     }
     const view = answer.view;
     if (answer.kind === 'refused' || !view || !believed(view, order)) {
@@ -305,9 +305,9 @@ export function createPayments(options: PaymentsOptions): Payments {
   }
 
   async function inspectUnderWay({ operation }: MoneyOperation): Promise<boolean> {
-    const [claimed] = await record.claim({ ...claimOf, limit: 1, operation });
+    const claimed = await record.ask({ ...claimOf, operation, by: 'provider' });
     if (claimed) await drive(claimed);
-    return claimed !== undefined;
+    return claimed !== null;
   }
 
   /** Our refunds as the provider shows them, and the money of a captured payment that went back or is disputed without us. */
@@ -403,7 +403,7 @@ export function createPayments(options: PaymentsOptions): Payments {
   const send = (standing: Standing): Promise<Standing> =>
     standing.operation.kind === 'open' ? open(standing) : authorise(standing);
 
-  return { claimOf, newIds, newEndKey, send, drive, end, inspect, checkRefunds, inspectStray };
+  return { claimOf, newIds, newEndKey, send, drive, voidObject, inspect, checkRefunds, inspectStray };
 }
 
 function isCaptured(operations: readonly MoneyOperation[]): boolean {

@@ -32,6 +32,8 @@ const firstGapMs = 2_000;
 const gapMaxMs = 45_000;
 /** While the buyer is at his bank; webhooks and the buyer's return are quicker. */
 const waitingGapMs = 20_000;
+/** An opening that got no answer keeps its buyer from paying at all, and moves no money: it is tried again sooner. */
+const openingGapMaxMs = 10_000;
 
 /** The record's steps as all parts of a payment take them: repeated until they are known, and told to whom they concern. */
 export interface Steps {
@@ -93,10 +95,7 @@ export function createSteps({ record, clock, random, owner, decided }: StepsOpti
   }
 
   const park: Steps['park'] = (operation, state, answer, more = {}) => {
-    const dueMs =
-      state === 'waiting'
-        ? waitingGapMs
-        : Math.min(gapMaxMs, firstGapMs * 2 ** Math.min(operation.attempts - 1, 10));
+    const dueMs = state === 'waiting' ? waitingGapMs : gapOf(operation);
     return taken(() =>
       record.park({
         operation: operation.operation,
@@ -124,6 +123,12 @@ export function createSteps({ record, clock, random, owner, decided }: StepsOpti
   }
 
   return { claimOf, newIds, newEndKey, surely, taken, park, isSpent, renew };
+}
+
+/** Until an operation whose end is not known is looked at again, ms; from its last look on. */
+export function gapOf({ kind, state, attempts }: MoneyOperation): number {
+  const most = kind === 'open' && state !== 'ending' ? openingGapMaxMs : gapMaxMs;
+  return Math.min(most, firstGapMs * 2 ** Math.min(Math.max(attempts - 1, 0), 10));
 }
 
 /** P6: whose payment this is, how much, and in what currency, all as we wrote them down before. */

@@ -11,7 +11,7 @@ export const orderStates = [
   'confirmed',
   /** Captured: done. Tickets' codes are shown. */
   'paid',
-  /** Confirming was impossible, seats are free; the authorisation is being voided. */
+  /** Confirming was impossible or the buyer cancelled; seats are free; the authorisation is being voided. */
   'voiding',
   /** Ended without a sale; nothing was charged. */
   'closed',
@@ -27,6 +27,7 @@ export type OrderChange =
   | 'confirm_impossible'
   | 'voided'
   | 'close'
+  | 'close_pending'
   | 'capture_refused'
   | 'late_success'
   | 'cancel';
@@ -45,6 +46,8 @@ export const orderTransitions: Record<OrderChange, Transition> = {
   confirm_impossible: { from: ['authorised'], to: 'voiding', tickets: 'free' },
   voided: { from: ['voiding'], to: 'closed', tickets: 'keep' },
   close: { from: ['reserved'], to: 'closed', tickets: 'free' },
+  /** Its buyer cancelled while the bank was asked: the reservation is still being lifted. */
+  close_pending: { from: ['reserved'], to: 'voiding', tickets: 'free' },
   capture_refused: { from: ['confirmed'], to: 'cancelled', tickets: 'free' },
   /** Money arrived for an order that was not paid in time: the same seats are tried once more. */
   late_success: { from: ['closed'], to: 'authorised', tickets: 'reserve' },

@@ -5,10 +5,12 @@ import { isolated, kindWords, moneyWords, placeOf, plain, priceWords, timeWords 
 export type Happening =
   | 'order.confirmed'
   | 'order.closed_late'
+  | 'order.failed'
   | 'order.cancelled'
   | 'order.money_returned'
   | 'refund.created'
-  | 'refund.succeeded';
+  | 'refund.succeeded'
+  | 'refund.failed';
 
 export interface HappeningDetail {
   /** Minor units that go back to the buyer. */
@@ -102,6 +104,27 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
     note: '',
     withTickets: false,
   }),
+  'order.failed': ({ issued, detail }) => {
+    const again =
+      issued.reason === 'event_cancelled' ? '' : 'You can choose seats again while there are any. ';
+    return {
+      subject: `Your order was not completed: ${issued.eventName}`,
+      title: 'Your order was not completed',
+      paragraphs: [
+        failedWhy(issued),
+        detail.amount
+          ? moneyBack(issued, detail)
+          : 'You have not been charged. If your bank shows a reservation, it ends without your doing anything; this may take some days.',
+        `${again}These were your seats:`,
+      ],
+      seats: issued.seats,
+      withPrices: false,
+      total: null,
+      link: openOrder,
+      note: '',
+      withTickets: false,
+    };
+  },
   'order.cancelled': ({ issued, detail }) => ({
     subject: `Cancelled: your order for ${issued.eventName}`,
     title: issued.reason === 'event_cancelled' ? 'The event is cancelled' : 'Your order is cancelled',
@@ -177,7 +200,39 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
       withTickets: false,
     };
   },
+  'refund.failed': ({ issued, detail }) => {
+    const sum = detail.amount === undefined ? 'what you paid' : moneyWords(detail.amount, issued.currency);
+    return {
+      subject: `Your refund did not arrive: ${issued.eventName}`,
+      title: 'Your refund did not arrive',
+      paragraphs: [
+        `We wrote to you that ${sum} was given back to the card you paid with. Your bank has sent it back to us.`,
+        'You are still owed this sum. The organiser sees that the refund failed, and sends it again or pays you in another way. You need not do anything.',
+      ],
+      seats: [],
+      withPrices: false,
+      total: null,
+      link: openOrder,
+      note: '',
+      withTickets: false,
+    };
+  },
 };
+
+function failedWhy({ reason, eventName }: IssuedOrder): string {
+  switch (reason) {
+    case 'event_cancelled':
+      return `${isolated(eventName)} will not take place.`;
+    case 'limit':
+      return 'No more tickets for this event can be bought with your e-mail address.';
+    case 'card_limit':
+      return 'No more tickets for this event can be bought with the card that you used.';
+    case 'payment_mismatch':
+      return 'The payment did not match your order, so it was not accepted.';
+    default:
+      return 'Your seats could not be kept for you. We are sorry.';
+  }
+}
 
 function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
   if (amount === 0) return 'No money goes back for them.';

@@ -127,7 +127,8 @@ export function orderAnswer(
 /** The last try, as the page needs it after a reload: go on to the bank, wait, or try another card. */
 export function paymentNow(operations: readonly MoneyOperation[]): PaymentNow {
   const last = operations.filter(({ kind }) => kind === 'authorise').at(-1);
-  if (!last) return { underWay: operations.some(({ state }) => operationsUnderWay.includes(state)) };
+  // An opening that waits for its provider is no payment: no card was tried, and the buyer may try or cancel.
+  if (!last) return { underWay: operations.some(({ state }) => state === 'open' || state === 'ending') };
   if (last.state === 'waiting') return { waiting: last.answer?.view?.action ?? null, underWay: true };
   if (operationsUnderWay.includes(last.state)) return { underWay: true };
   return last.state === 'refused' ? { decline: last.answer?.decline ?? 'declined' } : {};

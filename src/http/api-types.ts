@@ -102,7 +102,7 @@ export interface OrderAnswer {
   /** Its money came too late for its seats: as many that are free near them just now, for as long as nobody takes them. */
   near?: SeatInfo[];
   /** Of a paid or cancelled order, oldest first: what is given back, and whether it is. */
-  refunds?: { amount: number; state: 'under_way' | 'done'; createdAt: string }[];
+  refunds?: { amount: number; state: 'under_way' | 'done' | 'failed'; createdAt: string }[];
   /** Money that was taken without a sale and given back, oldest first. */
   returned?: { amount: number; at: string }[];
   /** Opens the order from elsewhere: `/orders/{order}#{secret}`. Only in answers to the visitor himself. */

@@ -73,6 +73,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       await notePaid(outcome.order);
       return { status: 200 as const, body: await answer(outcome.order) };
     }
+    if (outcome.kind === 'unpaid') return { status: 200 as const, body: await answer(outcome.order) };
     if (outcome.kind !== 'pending') throw problemOfPay(outcome);
     const { order, action, afterMs } = outcome;
     const body = await answer(order, { waiting: action, underWay: true });
@@ -145,7 +146,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         tags,
         summary: 'Pay',
         description:
-          'With a payment method or a confirmation token of the provider: card data never comes here. 402 `declined`: try another card with a new key.',
+          'With a payment method or a confirmation token of the provider: card data never comes here. 402 `declined`: try another card with a new key. 503 `payment_unavailable`: no card was tried; send the same again, or a new try, after `retryAfterMs`.',
         params: OrderParams,
         headers: IdempotencyHeaders,
         body: PaymentBody,
@@ -177,7 +178,8 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       schema: {
         tags,
         summary: 'Look the payment up and carry on',
-        description: 'After the bank’s page or a lost answer; repeatable.',
+        description:
+          'After the bank’s page or a lost answer; repeatable. The provider is asked once a back-off, whoever asks; in between the answer is what is known. Ask again after `retryAfterMs`.',
         params: OrderParams,
         response: orderOrPending,
       },
@@ -220,15 +222,17 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       schema: {
         tags,
         summary: 'Close an unpaid order and free its seats',
+        description:
+          '202: it is cancelled and its seats are free, and the reservation on the card is still being lifted (`state` is `voiding`). Nothing will be charged; the order itself says when it is done. Repeatable.',
         params: OrderParams,
-        response: { 200: OrderSchema, ...problemResponses },
+        response: { 200: OrderSchema, 202: OrderSchema, ...problemResponses },
       },
     },
     async (request, reply) => {
       reply.header('cache-control', 'no-store');
       const outcome = await checkout.close((await mine(request)).order);
-      if (outcome.kind !== 'closed') throw problemOfClose(outcome);
-      return await answer(outcome.order);
+      if (outcome.kind !== 'closed' && outcome.kind !== 'closing') throw problemOfClose(outcome);
+      return reply.code(outcome.kind === 'closed' ? 200 : 202).send(await answer(outcome.order));
     },
   );
 
@@ -253,7 +257,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
   );
 }
 
-/** A buyer is told what he gets back and whether he has it; who works at one that failed is not his affair. */
+/** What buyers get back and whether they have it. One that failed is still owed, and is the organiser's to send again. */
 async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'refunds'>> {
   if (state !== 'paid' && state !== 'cancelled') return {};
   const made = (await deps.refundsOf(order)).filter(({ amount }) => amount > 0);
@@ -262,15 +266,25 @@ async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<
     ['pending', 'done', 'lost'].includes(state),
   );
   if (made.length + reversed.length === 0) return {};
-  const back: readonly string[] = ['done', 'elsewhere', 'lost'] satisfies (RefundState | Reversal['state'])[];
   return {
     refunds: [...made, ...reversed].map((refund) => ({
       amount: refund.amount,
-      state: back.includes(refund.state) ? ('done' as const) : ('under_way' as const),
+      state: refundStates[refund.state],
       createdAt: new Date(refund.createdAt).toISOString(),
     })),
   };
 }
+
+const refundStates: Record<RefundState | Reversal['state'], 'under_way' | 'done' | 'failed'> = {
+  open: 'under_way',
+  unknown: 'under_way',
+  pending: 'under_way',
+  failed: 'failed',
+  done: 'done',
+  elsewhere: 'done',
+  lost: 'done',
+  won: 'failed',
+};
 
 async function returnedIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'returned'>> {
   if (state === 'reserved' || state === 'authorised') return {};

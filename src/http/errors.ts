@@ -119,7 +119,7 @@ export const problemCodes = {
   hold_gone: {
     status: 410,
     title: 'Hold gone',
-    advice: 'The hold has lapsed or was released, and its seats are free for others. Choose seats again.',
+    advice: 'The hold has lapsed or was released, and its seats went back on sale. Choose seats again.',
   },
   taken: {
     status: 409,
@@ -250,6 +250,12 @@ export const problemCodes = {
     status: 409,
     title: 'Payment under way',
     advice: 'A payment of this order is already under way. Wait for its end.',
+  },
+  payment_unavailable: {
+    status: 503,
+    title: 'Paying is not possible now',
+    advice:
+      'The payment service does not answer. No card was tried and nothing was charged; your seats stay reserved until the payment deadline. Try again in a moment.',
   },
   order_ended: {
     status: 410,

@@ -4,7 +4,7 @@ import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { ReachedLimit } from '../sales/record.ts';
+import type { Order, ReachedLimit } from '../sales/record.ts';
 import { problemOfCode } from './access-codes.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
@@ -156,27 +156,40 @@ export const declineTexts: Record<DeclineCode, string> = {
   processing_error: 'The bank could not process the card. Nothing was charged. Try again, or another card.',
   authentication_failed: 'Your bank could not confirm that it is you. Nothing was charged. Try again.',
   invalid_instrument: 'This card cannot be used here. Nothing was charged. Enter it again or try another.',
+  not_tried:
+    'The payment service did not accept this payment. Your card was not tried and nothing was charged. Try again, or another card.',
 };
 
-/** How orders end, for people. */
+/** How orders end, for people: only what is known. Whether seats that were released are still free is not. */
 export const endTexts: Record<string, string> = {
-  not_paid_in_time: 'The time for paying has passed. Nothing was charged and the seats are free again.',
+  not_paid_in_time: 'The time for paying has passed. Nothing was charged and the seats were released.',
   late_payment:
     'The payment came only after its time was over, and the seats had been released. You have not been charged; your bank may show the reservation for some days.',
-  closed_by_buyer: 'You closed this order. Nothing was charged.',
+  closed_by_buyer: 'You cancelled this order. Nothing was charged.',
   seats_lost:
     'The seats could not be kept. Nothing was charged; your bank may show the reservation for some days.',
   limit:
     'With this e-mail address no more seats of this event can be bought. Nothing was charged; your bank may show the reservation for some days.',
   card_limit:
-    'With this card no more seats of this event can be bought. Nothing was charged; your bank may show the reservation for some days. The seats are free again: hold seats once more and pay with another card.',
+    'With this card no more seats of this event can be bought. Nothing was charged; your bank may show the reservation for some days. Your seats were released. Hold seats again and pay with another card.',
   event_cancelled: 'The event was cancelled.',
-  capture_refused: 'The bank took its promise back. Nothing was charged and the seats are free again.',
+  capture_refused:
+    'Your bank first agreed and then refused to pay. Nothing was charged and the seats were released.',
   refunded: 'Its tickets were refunded and are not valid any more.',
   payment_mismatch: 'The payment did not match the order. Nothing was charged.',
 };
 
-export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending'>): HttpProblem {
+/** While a reservation is still being lifted. */
+const liftingText =
+  'Nothing will be charged: the reservation on your card is being lifted, and your bank may show it for some days.';
+
+/** How the order ended, in a sentence or two; undefined: by its code's advice. */
+function endOf({ state, reason }: Order): string | undefined {
+  const text = reason === null ? undefined : endTexts[reason];
+  return state === 'voiding' && reason === 'closed_by_buyer' ? `${text} ${liftingText}` : text;
+}
+
+export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending' | 'unpaid'>): HttpProblem {
   switch (outcome.kind) {
     case 'declined':
       return problem('declined', {
@@ -191,8 +204,15 @@ export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending'>)
       const { order, state, reason, holder } = outcome.order;
       const isLimit = reason === 'limit' || reason === 'card_limit';
       return problem('order_ended', {
-        detail: reason === null ? undefined : endTexts[reason],
+        detail: endOf(outcome.order),
         extra: { order, state, reason, ...(isLimit ? { reference: holder } : {}) },
+      });
+    }
+    case 'unavailable': {
+      const { order, paymentDeadline } = outcome.order;
+      return problem('payment_unavailable', {
+        retryAfterMs: outcome.afterMs,
+        extra: { order, paymentDeadline: new Date(paymentDeadline).toISOString() },
       });
     }
     case 'mismatch':
@@ -206,7 +226,7 @@ export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending'>)
   }
 }
 
-export function problemOfClose(outcome: Refused<CloseOutcome, 'closed'>): HttpProblem {
+export function problemOfClose(outcome: Refused<CloseOutcome, 'closed' | 'closing'>): HttpProblem {
   switch (outcome.kind) {
     case 'under_way':
       return problem('payment_under_way', { retryAfterMs: 2_000, extra: { order: outcome.order.order } });

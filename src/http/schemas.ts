@@ -204,7 +204,7 @@ export const OrderSchema = Type.Object({
     Type.Array(
       Type.Object({
         amount: minorUnits(),
-        state: Type.Union([Type.Literal('under_way'), Type.Literal('done')]),
+        state: Type.Union([Type.Literal('under_way'), Type.Literal('done'), Type.Literal('failed')]),
         createdAt: time(),
       }),
     ),

@@ -31,7 +31,7 @@ export interface Arbiter {
    * Claims a set of seats for a holder: all or nothing (S2), within the holder's quota (S7), idempotent by hold id. Refusals
    * have one order of precedence: what the id's own past says (repeated, mismatch, hold_gone), not_open, too_late, taken,
    * the visitor's other hold (repeated, hold_exists, hold_gone), quota, address quota. A hold id is used up for `lifeMaxMs`
-   * after its lease has ended.
+   * after its lease has ended, and for good if it led to an order: that order would come back under the same key.
    */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**

@@ -168,7 +168,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     if (!found || found.visitor !== command.visitor || !book.counts(found)) return { kind: 'hold_gone' };
     if (found.order !== null && found.order !== command.force) return { kind: 'bound', order: found.order };
     const seats = found.seats.filter((seat) => book.isHeldBy(seat, found));
-    book.end(found, found.state === 'ordered' ? 'ended' : 'released');
+    book.end(found, found.order === null ? 'released' : 'ended');
     return { kind: 'released', seats };
   }
 

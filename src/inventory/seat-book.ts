@@ -22,7 +22,8 @@ interface Seat {
 
 /**
  * A `live` hold may have lapsed: that is a question of time, not of state; `expired` is one that was swept. All but `live`
- * and `ordered` are memories: a request that comes late finds its id used up.
+ * and `ordered` are memories: a request that comes late finds its id used up. `ended`, of a hold that led to an order, is kept
+ * for good.
  */
 export interface HeldRecord extends Hold {
   /** Empty: not known, since the hold came back by its receipt. */
@@ -58,9 +59,9 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
   /** What its owner may be told is his: an order's, or a lease that no decision has taken a seat from. */
   const stands = (record: HeldRecord) =>
     record.state === 'ordered' || (isLive(record) && record.seats.every((seat) => isHeldBy(seat, record)));
-  /** Forgotten a hold's longest life after the lease was over, swept or not. */
+  /** Forgotten a hold's longest life after the lease was over, swept or not; never if the hold led to an order. */
   const isForgotten = (record: HeldRecord) =>
-    record.state !== 'ordered' && record.deadline + holdLimits.lifeMaxMs <= now;
+    !isKept(record) && record.deadline + holdLimits.lifeMaxMs <= now;
 
   function stateOf(seat: SeatNo): SeatState {
     const found = seats.get(seat)!;
@@ -71,7 +72,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
     /** `lost`: the store of the epochs before was lost with all it knew; only the record still knows its orders. */
     turnTo(toEpoch: number, at: number, lost: boolean): void {
       if (lost && toEpoch !== epoch) {
-        for (const record of holds.values()) if (record.state !== 'ordered') holds.delete(record.hold);
+        for (const record of holds.values()) if (!isKept(record)) holds.delete(record.hold);
       }
       epoch = toEpoch;
       now = at;
@@ -196,7 +197,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
     sweep(limit: number): number {
       const dueOf = (record: HeldRecord) =>
         record.deadline + (record.state === 'live' ? 0 : holdLimits.lifeMaxMs);
-      const due = [...holds.values()].filter((record) => record.state !== 'ordered' && dueOf(record) <= now);
+      const due = [...holds.values()].filter((record) => !isKept(record) && dueOf(record) <= now);
       due.sort((a, b) => dueOf(a) - dueOf(b));
       for (const record of due.slice(0, limit)) {
         if (record.state === 'live') record.state = 'expired';
@@ -205,6 +206,11 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
       return Math.min(limit, due.length);
     },
   };
+}
+
+/** Its order is open, or was sold or closed: the record of sales knows the id for good. */
+function isKept({ state }: HeldRecord): boolean {
+  return state === 'ordered' || state === 'ended';
 }
 
 export function holdOf(record: HeldRecord): Hold {

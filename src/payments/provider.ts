@@ -145,7 +145,9 @@ export type DeclineCode =
   | 'incorrect_cvc'
   | 'processing_error'
   | 'authentication_failed'
-  | 'invalid_instrument';
+  | 'invalid_instrument'
+  /** The provider refused the request itself: no card was tried. */
+  | 'not_tried';
 
 export type ProviderAnswer =
   | { kind: 'done'; view: PaymentView }

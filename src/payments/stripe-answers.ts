@@ -103,9 +103,13 @@ export function declineOf(error: {
   decline_code?: string | undefined;
   param?: string | undefined;
 }): DeclineCode {
+  return knownDeclineOf(error) ?? 'declined';
+}
+
+function knownDeclineOf(error: Parameters<typeof declineOf>[0]): DeclineCode | undefined {
   const known = DECLINE[error.decline_code ?? ''] ?? DECLINE[error.code ?? ''];
   if (known) return known;
-  return INSTRUMENT_PARAMS.includes(error.param?.split('[')[0] ?? '') ? 'invalid_instrument' : 'declined';
+  return INSTRUMENT_PARAMS.includes(error.param?.split('[')[0] ?? '') ? 'invalid_instrument' : undefined;
 }
 
 export function refundViewOf(refund: Stripe.Refund): RefundView {
@@ -202,7 +206,9 @@ export function verdictOf(fault: unknown): Verdict {
     if (fault.statusCode === 404 || (fault.code === 'resource_missing' && !ofInstrument)) {
       return { kind: 'unknown', reason: 'not_found', detail };
     }
-    return { kind: 'refused', decline: declineOf(fault), detail, intent: fault.payment_intent ?? null };
+    // Not about the card: it was not tried.
+    const decline = knownDeclineOf(fault) ?? 'not_tried';
+    return { kind: 'refused', decline, detail, intent: fault.payment_intent ?? null };
   }
   // 5xx, a replayed one too; a body that is no JSON; wrong keys, which leave earlier tries unjudged.
   return { kind: 'unknown', reason: 'server_error', detail };

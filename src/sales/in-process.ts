@@ -11,6 +11,7 @@ import { assert } from '../core/outcome.ts';
 import { allows, type Phase } from '../core/phase.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { createInProcessInbox } from './in-process-inbox.ts';
+import { newOrder } from './in-process-order.ts';
 import { createInProcessSeats } from './in-process-seats.ts';
 import type {
   BeginCommand,
@@ -55,6 +56,8 @@ export function createInProcessRecord(options: {
   interface Row extends MoneyOperation {
     claimedBy: string | null;
     claimedUntil: number | null;
+    askedTimes: number;
+    askedUntil: number;
   }
   const orders = new Map<OrderId, Order>();
   const operations = new Map<string, Row>();
@@ -132,17 +135,32 @@ export function createInProcessRecord(options: {
       : null;
   }
 
-  function close(id: OrderId, reason: OrderEnd, endKey: string): RecordCloseOutcome {
+  function close(id: OrderId, reason: OrderEnd, endKey: string, by: Claim): RecordCloseOutcome {
     const order = orders.get(id);
     if (!order) return { kind: 'unknown_order' };
     if (order.state === 'closed' || order.state === 'cancelled') return { kind: 'closed', order, seats: [] };
     if (order.state !== 'reserved') return { kind: 'decided', order };
     const early = reason === 'not_paid_in_time' && clock.now() < order.paymentDeadline;
+    const busy = underWay(id);
+    if (busy && reason === 'closed_by_buyer' && !early) {
+      const neverOpened = busy.kind === 'open' && busy.providerObject === null;
+      if (neverOpened && ['unknown', 'ending'].includes(busy.state)) settle(busy, 'voided', undefined);
+      else if (['waiting', 'ending'].includes(busy.state)) return closeLater(order, busy, endKey, by);
+    }
     if (underWay(id) || early) return { kind: 'under_way', order };
     const freed = endOrder(order, 'close', reason);
     const object = rowsOf(id).find(isObjectOf(order));
     if (object) toEnding(object, reason, endKey, null);
     return { kind: 'closed', order, seats: freed };
+  }
+
+  function closeLater(order: Order, busy: Row, endKey: string, by: Claim): RecordCloseOutcome {
+    const mine = busy.state === 'waiting' || isFree(busy);
+    if (busy.state === 'waiting') toEnding(busy, 'closed_by_buyer', endKey, by);
+    else if (mine) claimRow(busy, by);
+    busy.endReason = 'closed_by_buyer';
+    const seats = endOrder(order, 'close_pending', 'closed_by_buyer');
+    return { kind: 'voiding', order, operation: mine ? busy : null, seats };
   }
 
   const isObjectOf = (order: Order) => (row: Row) =>
@@ -170,6 +188,10 @@ export function createInProcessRecord(options: {
     if (order.state !== 'reserved') return { kind: 'decided', order };
     const busy = underWay(order.order);
     if (busy) return { kind: 'under_way', order, operation: busy };
+    const refused = rowsOf(order.order).filter((row) => row.kind === 'open' && row.state === 'refused');
+    const again = (refused.at(-1)?.firstSentAt ?? 0) + Math.min(10_000, 1_000 * 2 ** refused.length);
+    if (command.kind === 'open' && refused.length > 0 && clock.now() < again)
+      return { kind: 'repeated', order, operation: refused.at(-1)! };
     if (clock.now() >= order.paymentDeadline) return { kind: 'too_late', order, reason: 'not_paid_in_time' };
     if (eventOf(order.eventNo).phase === 'cancelled')
       return { kind: 'too_late', order, reason: 'event_cancelled' };
@@ -204,6 +226,8 @@ export function createInProcessRecord(options: {
       dueAt: until,
       claimedBy: claim.owner,
       claimedUntil: until,
+      askedTimes: 0,
+      askedUntil: 0,
     };
     operations.set(row.operation, row);
     return row;
@@ -218,12 +242,26 @@ export function createInProcessRecord(options: {
         (wanted.operation === undefined ? row.dueAt <= now : row.operation === wanted.operation),
     );
     const claimed = due.sort((a, b) => a.dueAt! - b.dueAt!).slice(0, wanted.limit);
-    for (const row of claimed) {
-      claimRow(row, wanted);
-      row.attempts += 1;
-      row.firstSentAt ??= now;
-    }
+    for (const row of claimed) claimAgain(row, wanted);
     return claimed;
+  }
+
+  const ask: SalesRecord['ask'] = async ({ operation, by, ...claim }) => {
+    const now = clock.now();
+    const row = operations.get(operation);
+    if (!row || row.dueAt === null || !isFree(row)) return null;
+    const early = row.dueAt > now;
+    const mayAsk = (by === 'provider' || row.state === 'waiting') && row.askedUntil <= now;
+    if (early && !mayAsk) return null;
+    if (early) row.askedUntil = now + Math.min(20_000, 2_000 * 2 ** row.askedTimes++);
+    claimAgain(row, claim);
+    return copy(row);
+  };
+
+  function claimAgain(row: Row, by: Claim): void {
+    claimRow(row, by);
+    row.attempts += 1;
+    row.firstSentAt ??= clock.now();
   }
 
   function claimRow(row: Row, by: Claim): void {
@@ -233,9 +271,8 @@ export function createInProcessRecord(options: {
   }
 
   function releaseClaims(owner: string): number {
-    const mine = [...operations.values()].filter(
-      (row) => row.dueAt !== null && row.claimedBy === owner && !isFree(row),
-    );
+    const isMine = (row: Row) => row.dueAt !== null && row.claimedBy === owner && !isFree(row);
+    const mine = [...operations.values()].filter(isMine);
     for (const row of mine) Object.assign(row, { claimedUntil: null, dueAt: clock.now() });
     return mine.length;
   }
@@ -455,6 +492,7 @@ export function createInProcessRecord(options: {
     operationsOf: async (id) => copy(rowsOf(id)),
     begin: async (command, by) => copy(begin(command, by)),
     claim: async (wanted) => copy(claim(wanted)),
+    ask,
     releaseClaims: async (owner) => releaseClaims(owner),
     opened: async (id, object, answer) =>
       copy(
@@ -545,7 +583,7 @@ export function createInProcessRecord(options: {
           return { kind: 'captured' };
         }),
       ),
-    close: async (id, reason, endKey) => copy(close(id, reason, endKey)),
+    close: async (id, reason, endKey, by) => copy(close(id, reason, endKey, by)),
     overdue: async (limit) =>
       [...orders.values()]
         .filter(
@@ -565,29 +603,4 @@ export function createInProcessRecord(options: {
 /** Callers keep what they were answered: it must not change under their hands. */
 function copy<Value>(value: Value): Value {
   return structuredClone(value);
-}
-
-function newOrder(command: Omit<ReserveCommand, 'epoch' | 'deadline'>, event: EventId, now: number): Order {
-  return {
-    order: command.order,
-    eventNo: command.event,
-    event,
-    partition: command.partition,
-    hold: command.hold,
-    visitor: command.visitor,
-    holder: command.holder,
-    account: command.account,
-    buyer: command.buyer,
-    lines: command.lines,
-    orderFee: command.orderFee,
-    amount: orderAmount(command.lines, command.orderFee),
-    currency: command.currency,
-    state: 'reserved',
-    reason: null,
-    paymentDeadline: now + holdLimits.paymentMs,
-    captureBefore: null,
-    providerObject: null,
-    instrument: null,
-    createdAt: now,
-  };
 }

@@ -73,6 +73,18 @@ export async function claimOperations(
   return rows.map((row) => row.result);
 }
 
+export async function askForOperation(
+  db: Db,
+  claim: Claim & { operation: OperationId; by: 'buyer' | 'provider' },
+): Promise<MoneyOperation | null> {
+  const rows = await db.query<Answer<MoneyOperation>>(
+    'money_ask',
+    'SELECT money_ask($1, $2, $3, $4) AS result',
+    [claim.owner, claim.leaseMs, claim.operation, claim.by],
+  );
+  return rows[0]?.result ?? null;
+}
+
 export async function releaseClaims(db: Db, owner: string): Promise<number> {
   const rows = await db.query<Answer<number>>(
     'money_release_claims',

@@ -1,5 +1,6 @@
 import type { Db } from './db.ts';
 import {
+  askForOperation,
   authorisedOperation,
   beginOperation,
   capturedOperation,
@@ -44,6 +45,7 @@ export function createSalesRecord({ db }: { db: Db }): SalesRecord {
     operationsOf: (order) => operationsOf(db, order),
     begin: (command, claim) => beginOperation(db, command, claim),
     claim: (claim) => claimOperations(db, claim),
+    ask: (claim) => askForOperation(db, claim),
     releaseClaims: (owner) => releaseClaims(db, owner),
     opened: (operation, object, answer) => openedOperation(db, operation, object, answer),
     park: (command) => parkOperation(db, command),
@@ -57,7 +59,7 @@ export function createSalesRecord({ db }: { db: Db }): SalesRecord {
     voided: (operation, answer) => voidedOperation(db, operation, answer),
     confirm: (order, ids, claim) => confirmOrder(db, order, ids, claim),
     captured: (operation, view) => capturedOperation(db, operation, view),
-    close: (order, reason, endKey) => closeOrder(db, order, reason, endKey),
+    close: (order, reason, endKey, claim) => closeOrder(db, order, reason, endKey, claim),
     overdue: (limit) => overdueOrders(db, limit),
     providerEvent: (event) => storeProviderEvent(db, event),
     claimEvents: (claim) => claimProviderEvents(db, claim),

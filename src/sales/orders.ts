@@ -107,11 +107,12 @@ export async function closeOrder(
   order: OrderId,
   reason: OrderEnd,
   endKey: string,
+  claim: Claim,
 ): Promise<RecordCloseOutcome> {
   const rows = await db.query<Answer<RecordCloseOutcome>>(
     'order_close',
-    'SELECT order_close($1, $2, $3) AS result',
-    [order, reason, endKey],
+    'SELECT order_close($1, $2, $3, $4, $5) AS result',
+    [order, reason, endKey, claim.owner, claim.leaseMs],
   );
   return rows[0]!.result;
 }

@@ -267,7 +267,7 @@ export interface BeginCommand {
 
 export type BeginOutcome =
   | { kind: 'begun'; order: Order; operation: MoneyOperation }
-  /** The same client key with the same request was here before. */
+  /** The same client key with the same request was here before; or an opening of the order was refused a moment ago. */
   | { kind: 'repeated'; order: Order; operation: MoneyOperation }
   | { kind: 'mismatch' }
   | { kind: 'under_way'; order: Order; operation: MoneyOperation }
@@ -301,6 +301,11 @@ export type ConfirmOutcome =
 
 export type RecordCloseOutcome =
   | ({ kind: 'closed' } & Changed)
+  /**
+   * Closed by its buyer while the bank was asked: seats are free, the reservation is being lifted. `operation` is `ending` and
+   * claimed by the caller; null: another process is at it.
+   */
+  | ({ kind: 'voiding'; operation: MoneyOperation | null } & Changed)
   /** A money operation is under way, or (`not_paid_in_time`) the deadline has not come. */
   | { kind: 'under_way'; order: Order }
   /** Authorised, sold or being voided: not the buyer's to close. */
@@ -335,6 +340,12 @@ export interface SalesRecord {
   begin(command: BeginCommand, claim: Claim): Promise<BeginOutcome>;
   /** Claims up to `limit` operations that are due, or the one named whether due or not; claimed ones are skipped. */
   claim(claim: Claim & { limit: number; operation?: OperationId }): Promise<MoneyOperation[]>;
+  /**
+   * Claims the named operation for a look that somebody asks for: when it is due, or before that once in a gap that doubles
+   * (2 to 20 s), for all processes together. `buyer`: before it is due only while the buyer's bank is waited for; `provider`: its
+   * event says that something happened. Null: not now, or another process is at it.
+   */
+  ask(claim: Claim & { operation: OperationId; by: 'buyer' | 'provider' }): Promise<MoneyOperation | null>;
   /** At start: what this owner's former life had claimed is due at once. Answers how many. */
   releaseClaims(owner: string): Promise<number>;
   /** The provider's object is open; its id is on the order from here on. */
@@ -382,10 +393,11 @@ export interface SalesRecord {
   /** confirmed → paid. */
   captured(operation: OperationId, view: PaymentView): Promise<OperationStep<'captured'>>;
   /**
-   * reserved → closed, conditional: loses to an operation under way; `not_paid_in_time` only after the deadline. `endKey`
+   * reserved → closed, conditional: loses to an operation under way; `not_paid_in_time` only after the deadline. For
+   * `closed_by_buyer` an operation that waits for the bank or is being ended does not count: then reserved → voiding. `endKey`
    * voids the provider's object afterwards, so that nothing can be authorised on it any more.
    */
-  close(order: OrderId, reason: OrderEnd, endKey: string): Promise<RecordCloseOutcome>;
+  close(order: OrderId, reason: OrderEnd, endKey: string, claim: Claim): Promise<RecordCloseOutcome>;
   /** Unpaid orders past their deadline with nothing under way. */
   overdue(limit: number): Promise<OrderId[]>;
   /** Stores a provider's event; twice is once. Due at once, but for one that concerns no payment. */

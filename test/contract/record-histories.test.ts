@@ -31,6 +31,7 @@ const acts = [
   'park',
   'claim',
   'claimOne',
+  'ask',
   'release',
   'later',
   'deadline',
@@ -98,9 +99,9 @@ async function run(stage: Stage, step: Step, made: MoneyOperation[], index: numb
     case 'confirm':
       return record.confirm(order, { capture: id, captureKey: key, endKey: `${key} end` }, claim);
     case 'close':
-      return record.close(order, 'closed_by_buyer', `${key} end`);
+      return record.close(order, 'closed_by_buyer', `${key} end`, claim);
     case 'expire':
-      return record.close(order, 'not_paid_in_time', `${key} end`);
+      return record.close(order, 'not_paid_in_time', `${key} end`, claim);
     case 'claim':
       return record.claim({ ...claim, limit: 100 });
     case 'release':
@@ -224,6 +225,8 @@ function onOperation(
     }
     case 'claimOne':
       return record.claim({ ...claim, limit: 1, operation: id });
+    case 'ask':
+      return record.ask({ ...claim, operation: id, by: step.m % 2 ? 'buyer' : 'provider' });
     default:
       throw new Error(step.do);
   }
@@ -233,7 +236,17 @@ function onOperation(
 function comparable(answer: unknown): unknown {
   const plain = JSON.parse(
     JSON.stringify(answer ?? null, (name, value) => {
-      if (['createdAt', 'paymentDeadline', 'event', 'claimedBy', 'claimedUntil'].includes(name))
+      if (
+        [
+          'createdAt',
+          'paymentDeadline',
+          'event',
+          'claimedBy',
+          'claimedUntil',
+          'askedTimes',
+          'askedUntil',
+        ].includes(name)
+      )
         return undefined;
       if (['dueAt', 'firstSentAt'].includes(name)) return value === null ? null : 'at';
       return value;

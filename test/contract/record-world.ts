@@ -55,7 +55,7 @@ export async function inPostgres(): Promise<Stage> {
       await database.query('UPDATE orders SET payment_deadline = payment_deadline - $1::interval', by);
       await database.query(
         `UPDATE money_operations SET due_at = due_at - $1::interval, claimed_until = claimed_until - $1::interval,
-           first_sent_at = first_sent_at - $1::interval`,
+           first_sent_at = first_sent_at - $1::interval, asked_until = asked_until - $1::interval`,
         by,
       );
       await database.query(

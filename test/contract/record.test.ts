@@ -106,12 +106,16 @@ for (const [name, make] of [
       key: `o ${order}`,
       clientKey: null,
       request: null,
+      instrument: null,
     };
-    await stage.record.begin({ ...command, kind: 'open', instrument: null }, claim);
+    const open = { ...command, operation: uuidOf(`p ${order}`), key: `p ${order}`, kind: 'open' as const };
+    await stage.record.begin(open, claim);
+    await stage.record.opened(open.operation, `pi ${order}`, {});
+    await stage.record.begin({ ...command, kind: 'authorise' }, claim);
     await stage.record.park({ operation: command.operation, state: 'unknown', dueMs: 1_000 });
     await stage.later(601_000);
     for (const reason of ['not_paid_in_time', 'closed_by_buyer'] as const) {
-      assert.equal((await stage.record.close(order, reason, `end ${order}`)).kind, 'under_way');
+      assert.equal((await stage.record.close(order, reason, `end ${order}`, claim)).kind, 'under_way');
     }
     assert.deepEqual(await stage.record.overdue(10), []);
     const due = await stage.record.claim({ ...claim, limit: 10 });
@@ -164,10 +168,10 @@ for (const [name, make] of [
       (await stage.record.reserve({ ...command, deadline: stage.now() + 9_000 })).kind,
       'reserved',
     );
-    assert.equal((await stage.record.close(command.order, 'not_paid_in_time', 'k')).kind, 'under_way');
+    assert.equal((await stage.record.close(command.order, 'not_paid_in_time', 'k', claim)).kind, 'under_way');
     await stage.later(601_000);
     assert.deepEqual(await stage.record.overdue(10), [command.order]);
-    const closed = await stage.record.close(command.order, 'not_paid_in_time', 'k');
+    const closed = await stage.record.close(command.order, 'not_paid_in_time', 'k', claim);
     assert.ok(closed.kind === 'closed');
     assert.equal(closed.seats.length, 1);
   });
@@ -185,7 +189,7 @@ for (const [name, make] of [
     await stage.record.begin(authorise, claim);
     await stage.record.refused(authorise.operation, { decline: 'declined' });
     await stage.later(601_000);
-    const closed = await stage.record.close(order, 'not_paid_in_time', `end ${order}`);
+    const closed = await stage.record.close(order, 'not_paid_in_time', `end ${order}`, claim);
     assert.equal(closed.kind, 'closed');
     const operations = await stage.record.operationsOf(order);
     return { order: (await stage.record.findOrder(order))!, operation: operations.at(-1)! };
@@ -294,7 +298,7 @@ for (const [name, make] of [
       claim,
     );
     const refused = await stage.record.refused(uuidOf(`a ${order}`), {});
-    await stage.record.close(order, 'closed_by_buyer', `end ${order}`);
+    await stage.record.close(order, 'closed_by_buyer', `end ${order}`, claim);
     return { order: reserved.order, operation: refused.operation };
   }
 

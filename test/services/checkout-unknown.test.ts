@@ -411,10 +411,8 @@ test('P1: a card that was refused by mistake and another that pays: ending the f
   await desk.checkout.pay(payCommand(order.order, 'pm_card_chargeDeclined'));
   const first = await last(order.order);
   assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
-  const ended = await desk.checkout.payments.end(
-    { order: await find(order.order), operation: first },
-    'seats_lost',
-  );
+  const { claimOf } = desk.checkout.payments;
+  const ended = await desk.record.end(first.operation, 'seats_lost', 'end of the first', claimOf);
   assert.equal(ended.operation.state, 'refused');
   const voided = await desk.record.voided(first.operation, { detail: 'of the first' });
   assert.equal(voided.kind, 'settled');

@@ -256,7 +256,7 @@ test('D4: what is under way, owed or still to come refuses the whole forgetting,
   assert.equal(open.kind, 'reserved');
   await refused('under_way', nameless);
   assert.ok(open.kind === 'reserved');
-  await record.close(open.order.order, 'closed_by_buyer', randomUUID());
+  await record.close(open.order.order, 'closed_by_buyer', randomUUID(), { owner: 'me', leaseMs: 30_000 });
 
   const operation = randomUUID();
   const wish = { tickets: [], fees: 'kept' as const, goodwill: 100, seats: 'release' as const, step: 1 };

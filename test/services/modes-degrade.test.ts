@@ -12,6 +12,8 @@ after(() => db.close());
 
 const kindsOf = (outcomes: { kind: string }[]) => outcomes.map((outcome) => outcome.kind).sort();
 
+const claim = { owner: 'me', leaseMs: 30_000 };
+
 test('D1: two processes have to see it: one that says it twice is one', async () => {
   const world = await modesWorld(database, db);
   for (const reporter of ['web-1', 'web-1'])
@@ -124,7 +126,7 @@ test('S7: after a degrade open orders count, and what Postgres held before Redis
   const open = inRedis('visitor-b', [10, 1], 2);
   const closed = inRedis('visitor-c', [3], 3);
   for (const receipt of [open, closed]) assert.equal((await world.reserve(receipt)).kind, 'reserved');
-  await world.record.close(orderIdOf(closed.hold), 'closed_by_buyer', 'key');
+  await world.record.close(orderIdOf(closed.hold), 'closed_by_buyer', 'key', claim);
   // A row that was left from before would count without end.
   await database.query(
     `INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
@@ -138,7 +140,7 @@ test('S7: after a degrade open orders count, and what Postgres held before Redis
   assert.equal((await world.hold('visitor-d', [3, 11, 12, 13], account)).kind, 'granted');
   assert.deepEqual(await world.hold('visitor-e', [14], account), { kind: 'quota', used: 6, max: 6 });
   await world.audit();
-  await world.record.close(orderIdOf(open.hold), 'closed_by_buyer', 'key');
+  await world.record.close(orderIdOf(open.hold), 'closed_by_buyer', 'key', claim);
   assert.equal((await world.hold('visitor-e', [10], account)).kind, 'granted');
   await world.audit();
 });
@@ -148,7 +150,7 @@ test('S7: an order that ends while the degrade waits for it is not counted for e
   const receipt = world.receipt('visitor-a', [1, 2], 1);
   assert.equal((await world.reserve(receipt)).kind, 'reserved');
   const term = await world.lead();
-  const close = `SELECT order_close($1, 'closed_by_buyer', 'key')`;
+  const close = `SELECT order_close($1, 'closed_by_buyer', 'key', 'me', 30000)`;
   const { outcome } = await committingLate(database, [close, [orderIdOf(receipt.hold)]], async (commit) => {
     const degraded = world.report('leader', { term });
     await waiting(database, 1);
@@ -156,7 +158,11 @@ test('S7: an order that ends while the degrade waits for it is not counted for e
     return degraded;
   });
   assert.equal(outcome.kind, 'degraded');
-  assert.deepEqual(await world.modes.holds(world.event, 0), []);
+  const held = await world.modes.holds(world.event, 0);
+  assert.deepEqual(
+    held.map(({ hold, state }) => [hold, state]),
+    [[receipt.hold, 'ended']],
+  );
   await world.audit();
 });
 

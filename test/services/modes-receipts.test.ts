@@ -42,6 +42,8 @@ function permutations<T>(list: readonly T[]): T[][] {
   return list.flatMap((one, i) => permutations(list.toSpliced(i, 1)).map((rest) => [one, ...rest]));
 }
 
+const claim = { owner: 'me', leaseMs: 30_000 };
+
 test('D1: in whatever order receipts arrive, the highest (epoch, grant) has the seat at the end of grace', async () => {
   const orders = permutations(['high', 'middle', 'low', 'earlier epoch']);
   const world = await modesWorld(database, db, { seats: 6 });
@@ -160,7 +162,7 @@ test('D1: a receipt whose hold has become an order is refused, whether it is ope
   const receipts = ['open', 'sold', 'closed'].map((visitor, i) => world.receipt(visitor, [i], i + 1));
   for (const receipt of receipts) assert.equal((await world.reserve(receipt)).kind, 'reserved');
   const [open, sold, closed] = receipts.map((receipt) => orderIdOf(receipt.hold));
-  await world.record.close(closed!, 'closed_by_buyer', 'key');
+  await world.record.close(closed!, 'closed_by_buyer', 'key', claim);
   await database.query(`SELECT order_decide_seats(o, 'sold') FROM orders o WHERE order_id = $1`, [sold]);
   await database.query(`UPDATE orders SET state = 'paid' WHERE order_id = $1`, [sold]);
   await database.query(`UPDATE tickets SET status = 'sold' WHERE order_id = $1`, [sold]);

@@ -167,6 +167,8 @@ function noticeText(state: BuyerState): string | null {
       return texts.basket.lost;
     case 'order_cancelled':
       return texts.payment.cancelled;
+    case 'order_cancelling':
+      return texts.payment.cancelling;
     case 'swapped':
       return texts.basket.swapped;
     case 'not_as_asked':

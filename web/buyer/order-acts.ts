@@ -40,6 +40,8 @@ export async function closeOrder(buyer: Buyer): Promise<void> {
   store.set({ busy: null, trouble: 0 });
   if (answer.kind === 'ok' || (answer.kind === 'problem' && answer.problem.code === 'order_ended')) {
     setOrder(buyer, null);
-    store.set({ notice: 'order_cancelled', payment: 'idle' });
+    // 202: the bank's reservation is still being lifted.
+    const lifting = answer.kind === 'ok' && answer.status === 202;
+    store.set({ notice: lifting ? 'order_cancelling' : 'order_cancelled', payment: 'idle' });
   } else if (answer.kind === 'problem') store.set({ problem: answer.problem });
 }

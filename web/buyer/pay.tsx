@@ -96,9 +96,11 @@ function PaymentState({ state }: { state: BuyerState }) {
           ? words.done
           : state.payment === 'declined'
             ? `${words.declinedTitle}. ${words.declines[state.decline ?? ''] ?? words.declines.declined} ${words.tryAnother}`
-            : state.payment === 'action'
-              ? words.action
-              : '';
+            : state.payment === 'unavailable'
+              ? `${words.unavailableTitle}. ${words.unavailable}`
+              : state.payment === 'action'
+                ? words.action
+                : '';
   useEffect(() => {
     if (text) announce(text);
   }, [text]);
@@ -107,6 +109,13 @@ function PaymentState({ state }: { state: BuyerState }) {
       <Notice tone="bad" title={words.declinedTitle}>
         <p>{words.declines[state.decline ?? ''] ?? words.declines.declined}</p>
         <p>{words.tryAnother}</p>
+      </Notice>
+    );
+  }
+  if (state.payment === 'unavailable') {
+    return (
+      <Notice tone="warn" title={words.unavailableTitle}>
+        <p>{words.unavailable}</p>
       </Notice>
     );
   }

@@ -1,12 +1,13 @@
 import type { OrderAnswer } from '../../src/http/api-types.ts';
 import { type Answer, call, persist } from '../shared/api.ts';
-import { pause } from '../shared/clock.ts';
+import { lookAgainMs, pauseUnlessSeen } from '../shared/clock.ts';
 import { type Buyer, isBought, isEnded, orderUrl, setOrder } from './session.ts';
 
 /** What the payment routes may answer: an order, with or without the bank's page beside it. */
 type PaymentBody = OrderAnswer & { action?: { url: string } | null; retryAfterMs?: number };
 
-const refreshEveryMs = 2000;
+/** An answer here: the buyer may press the button again, or cancel. */
+const answers = ['payment_unavailable'];
 
 /** Sends the card's token; the rest is the server's. A lost answer is asked again under the same key: never charged twice. */
 export async function payWith(buyer: Buyer, token: { confirmationToken: string }): Promise<void> {
@@ -17,29 +18,38 @@ export async function payWith(buyer: Buyer, token: { confirmationToken: string }
   const answer = await persist<PaymentBody>(
     `/api/orders/${encodeURIComponent(order.order)}/payment`,
     { method: 'POST', body: token, key: attempts.key('pay', { order: order.order, ...token }) },
-    { onTrouble: buyer.trouble },
+    { onTrouble: buyer.trouble, answers },
   );
   attempts.settled('pay');
   store.set({ busy: null, trouble: 0 });
   await settle(buyer, answer);
 }
 
-/** Looks the payment up until it has an end: after the bank's page, a reload, another tab's try. */
-export async function refreshPayment(buyer: Buyer, signal?: AbortSignal): Promise<void> {
+/** Looks the payment up until it has an end: after the bank's page, a reload, another tab's try; more rarely the longer it takes. */
+export async function refreshPayment(buyer: Buyer, signal?: AbortSignal, looks = 1): Promise<void> {
   const { order } = buyer.store.get();
   if (!order) return;
   const answer = await persist<PaymentBody>(
     `/api/orders/${encodeURIComponent(order.order)}/payment/refresh`,
     { method: 'POST', body: {}, signal },
-    { onTrouble: buyer.trouble },
+    { onTrouble: buyer.trouble, answers },
   );
   if (signal?.aborted) return;
   buyer.store.set({ trouble: 0 });
-  await settle(buyer, answer, signal);
+  await settle(buyer, answer, signal, looks);
 }
 
-async function settle(buyer: Buyer, answer: Answer<PaymentBody>, signal?: AbortSignal): Promise<void> {
+async function settle(
+  buyer: Buyer,
+  answer: Answer<PaymentBody>,
+  signal?: AbortSignal,
+  looks = 0,
+): Promise<void> {
   const { store } = buyer;
+  const again = async (asked?: number) => {
+    await pauseUnlessSeen(lookAgainMs(looks + 1, asked), signal);
+    if (!signal?.aborted && store.get().order) await refreshPayment(buyer, signal, looks + 1);
+  };
   if (answer.kind === 'lost') return;
   if (answer.kind === 'problem') {
     const { code } = answer.problem;
@@ -48,9 +58,9 @@ async function settle(buyer: Buyer, answer: Answer<PaymentBody>, signal?: AbortS
       store.set({ payment: 'declined', decline });
     } else if (code === 'payment_under_way') {
       store.set({ payment: 'under_way' });
-      await pause(refreshEveryMs, signal);
-      if (!signal?.aborted) await refreshPayment(buyer, signal);
-    } else if (code === 'order_bought') await reread(buyer);
+      await again(answer.problem.retryAfterMs);
+    } else if (code === 'payment_unavailable') store.set({ payment: 'unavailable' });
+    else if (code === 'order_bought') await reread(buyer);
     else if (code === 'order_ended') await reread(buyer);
     else store.set({ payment: 'idle', problem: answer.problem });
     return;
@@ -73,8 +83,7 @@ async function settle(buyer: Buyer, answer: Answer<PaymentBody>, signal?: AbortS
     return;
   }
   store.set({ payment: 'asking' });
-  await pause(body.retryAfterMs ?? refreshEveryMs, signal);
-  if (!signal?.aborted && store.get().order) await refreshPayment(buyer, signal);
+  await again(body.retryAfterMs);
 }
 
 async function reread(buyer: Buyer): Promise<void> {

@@ -72,9 +72,17 @@ export interface BuyerState {
   recovering: boolean;
   problem: Problem | null;
   refusal: Refusal | null;
-  notice: 'released' | 'hold_gone' | 'hold_lost' | 'order_cancelled' | 'swapped' | 'not_as_asked' | null;
+  notice:
+    | 'released'
+    | 'hold_gone'
+    | 'hold_lost'
+    | 'order_cancelled'
+    | 'order_cancelling'
+    | 'swapped'
+    | 'not_as_asked'
+    | null;
   /** How the payment stands, beyond what the order says. */
-  payment: 'idle' | 'asking' | 'action' | 'declined' | 'under_way' | 'done';
+  payment: 'idle' | 'asking' | 'action' | 'declined' | 'unavailable' | 'under_way' | 'done';
   decline: string | null;
   actionUrl: string | null;
 }

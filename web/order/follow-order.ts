@@ -1,6 +1,6 @@
 import type { OrderAnswer, TicketsAnswer } from '../../src/http/api-types.ts';
 import { call, persist } from '../shared/api.ts';
-import { pause } from '../shared/clock.ts';
+import { lookAgainMs, pause, pauseUnlessSeen } from '../shared/clock.ts';
 import type { Store } from '../shared/store.ts';
 
 export interface OrderPageState {
@@ -16,7 +16,7 @@ const everyMs = 2000;
 
 /**
  * Follows an order to its end. While a payment is under way (the buyer has just come back from the bank, or an answer was
- * lost) it asks the server to look the payment up; that is repeatable and never pays twice.
+ * lost) it asks the server to look the payment up, more rarely the longer it takes; that never pays twice.
  */
 export async function followOrder(
   orderId: string,
@@ -26,6 +26,7 @@ export async function followOrder(
 ): Promise<void> {
   const path = `/api/orders/${encodeURIComponent(orderId)}`;
   const how = { onTrouble: (tries: number) => store.set({ trouble: tries > 1 }) };
+  let looks = 0;
   while (!signal.aborted) {
     const answer = await persist<OrderAnswer>(path, { secret, signal }, how);
     if (answer.kind === 'problem') {
@@ -43,11 +44,17 @@ export async function followOrder(
       (order.payment.state === 'none' || order.payment.state === 'declined')
     ) {
       // Nothing is under way: the state changes only by the buyer or at the deadline.
-      await pause(5 * everyMs, signal);
+      looks = 0;
+      await pauseUnlessSeen(5 * everyMs, signal);
       continue;
     }
-    await call(`${path}/payment/refresh`, { method: 'POST', body: {}, secret, signal });
-    await pause(everyMs, signal);
+    looks += 1;
+    const request = { method: 'POST' as const, body: {}, secret, signal };
+    const looked = await call<OrderAnswer & { retryAfterMs?: number }>(`${path}/payment/refresh`, request);
+    if (looked.kind === 'ok' && settled.includes(looked.body.state)) continue;
+    const { retryAfterMs } =
+      looked.kind === 'ok' ? looked.body : looked.kind === 'problem' ? looked.problem : {};
+    await pauseUnlessSeen(lookAgainMs(looks, retryAfterMs), signal);
   }
 }
 

@@ -165,7 +165,9 @@ function sayState(order: OrderAnswer): Said {
     case 'paid':
       return { title: words.paidTitle, text: [words.sent(order.buyer.email), words.keep], tone: 'good' };
     case 'voiding':
-      return { title: words.voidingTitle, text: [words.voiding], tone: 'bad', link: again };
+      return order.reason === 'closed_by_buyer'
+        ? { title: words.cancelledByYouTitle, text: [words.cancelledByYou], tone: 'warn', link: again }
+        : { title: words.voidingTitle, text: [words.voiding], tone: 'bad', link: again };
     case 'closed':
       // Of an event that does not take place there is nothing to choose again.
       return order.reason === 'event_cancelled'

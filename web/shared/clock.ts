@@ -44,6 +44,22 @@ export function useServerNow(running = true): number {
   return running ? Math.max(now, 0) : serverClock.now();
 }
 
+/** A payment is looked at more rarely the longer it takes: after 2 s at first, after 10 s in the end. `asked`: by the server, at least. */
+export function lookAgainMs(looks: number, asked = 0): number {
+  return Math.max(asked, Math.min(10_000, 2_000 * 1.4 ** Math.max(0, looks - 1)));
+}
+
+/** Ends early when the page is seen again: its reader comes back from the bank, or from another tab. */
+export async function pauseUnlessSeen(ms: number, signal?: AbortSignal): Promise<void> {
+  const stop = new AbortController();
+  const seen = () => document.visibilityState === 'visible' && stop.abort();
+  document.addEventListener('visibilitychange', seen);
+  signal?.addEventListener('abort', () => stop.abort(), { once: true });
+  if (signal?.aborted) stop.abort();
+  await pause(ms, stop.signal);
+  document.removeEventListener('visibilitychange', seen);
+}
+
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     if (signal?.aborted) return resolve();

@@ -6,7 +6,8 @@
 --       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version when not 1, h<hold> record, v<visitor> his live hold,
 --                q<holder> the holds that may count in his quota, each with a comma behind,
 --                a<address> likewise those of an address range, each as 'hold:seats,'
---       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; an order's without a lease: none;
+--       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; of an order without a lease, and of
+--                a hold whose order has ended: none;
 --                and a member of dashes that is never due, so that the key is always there
 -- ARGV  1 epoch   2 floor: a number that the caller knows was given under that epoch, 0 for none; then the script's own
 -- RULES A partition that has given fewer numbers than the floor is an older copy of itself (D1): it answers nothing.
@@ -48,7 +49,9 @@ end
 
 local function is_live(r) return r[KIND] == HELD.live and r[DEADLINE] > now end
 local function counts(r) return r[KIND] == HELD.ordered or is_live(r) end
-local function is_forgotten(r) return r[KIND] ~= HELD.ordered and r[DEADLINE] + LIFE_MAX_MS <= now end
+local function is_forgotten(r)
+  return r[KIND] ~= HELD.ordered and r[KIND] ~= HELD.ended and r[DEADLINE] + LIFE_MAX_MS <= now
+end
 
 -- The seats that its lease was the last to take and that no decision has taken from it, lapsed or not.
 local function covered(hold, r)
@@ -98,10 +101,18 @@ local function detach(hold, r)
   unlist('q' .. r[HOLDER], hold .. ',')
   if has_address(r) then unlist('a' .. r[ADDRESS], address_entry(hold, r)) end
 end
+-- A memory without an end: an id that led to an order stays used up. Its holder, perhaps an account, is not kept for ever.
+local function write_ended(hold, r)
+  r[HOLDER], r[SEATS] = '', {}
+  if r[ADDRESS] then r[ADDRESS] = '' end
+  call('HSET', STATE, 'h' .. hold, pack(r))
+  call('ZREM', DUE, hold)
+end
 -- Becomes a memory that the id is used up.
 local function finish(hold, r, kind)
   detach(hold, r)
   r[KIND] = kind
+  if kind == HELD.ended then return write_ended(hold, r) end
   if kind == HELD.released or kind == HELD.replaced then r[DEADLINE] = now end
   write(hold, r, r[DEADLINE] + LIFE_MAX_MS)
 end

@@ -34,7 +34,7 @@ for i = 7, #ARGV do
     has_decided = true
   elseif not r and not ready then
     -- It may be among those that are still to be remembered, from an older reading: see remember.lua.
-    write(ARGV[i], { HELD.ended, '', '', '', now, now, 0, '', {} }, now + LIFE_MAX_MS)
+    write_ended(ARGV[i], { HELD.ended, '', '', '', now, now, 0, '', {} })
   end
 end
 for i = 1, #changes, 3 do decide(changes[i], changes[i + 1], changes[i + 2]) end

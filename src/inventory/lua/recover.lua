@@ -1,4 +1,4 @@
--- recover: answers the hold of a receipt as it is. What this store has forgotten it does not take again: that is for
+-- recover: answers the hold of a receipt as it is; one that has become an order is gone, and the order says the rest. What this store has forgotten it does not take again: that is for
 -- Postgres, in the grace after a loss.
 -- KEYS    those of partition.lua
 -- ARGV    1 epoch   2 floor   3 hold   4 visitor
@@ -6,5 +6,6 @@
 -- RULES   S5
 if answering == 0 or answering ~= asked then return { CODE.stale, answering } end
 local r = read(ARGV[3])
-if not r or is_forgotten(r) or r[VISITOR] ~= ARGV[4] or not stands(ARGV[3], r) then return { CODE.hold_gone } end
+if not r or is_forgotten(r) or r[VISITOR] ~= ARGV[4] or r[KIND] == HELD.ordered
+  or not stands(ARGV[3], r) then return { CODE.hold_gone } end
 return hold_answer(CODE.recovered, ARGV[3], r)

@@ -18,7 +18,7 @@ local function release(hold, visitor, force)
   if r[VISITOR] ~= visitor or not counts(r) then return { CODE.hold_gone } end
   if r[ORDER] ~= '' and r[ORDER] ~= force then return { CODE.bound, r[ORDER] } end
   local seats = r[DEADLINE] > now and covered(hold, r) or {}
-  finish(hold, r, r[KIND] == HELD.ordered and HELD.ended or HELD.released)
+  finish(hold, r, r[ORDER] ~= '' and HELD.ended or HELD.released)
   give_number()
   return { CODE.released, seats }
 end

@@ -40,7 +40,8 @@ for at = 3, #ARGV, FIELDS do
   if known then forget(hold, known) end
   last_grant = math.max(last_grant, r[GRANT])
   local leased = r[KIND] == HELD.live or r[KIND] == HELD.ordered
-  write(hold, r, leased and r[DEADLINE] or r[DEADLINE] + LIFE_MAX_MS)
+  if r[KIND] == HELD.ended then write_ended(hold, r)
+  else write(hold, r, leased and r[DEADLINE] or r[DEADLINE] + LIFE_MAX_MS) end
   if leased then
     if r[DEADLINE] > now then cover(hold, r) elseif r[KIND] == HELD.ordered then call('ZREM', DUE, hold) end
     enlist(hold, r)

@@ -71,14 +71,20 @@ export const paymentTexts = {
     processing_error: 'The bank could not process the card just now.',
     authentication_failed: 'The confirmation with your bank did not succeed.',
     invalid_instrument: 'This card cannot be used here.',
+    not_tried: 'The payment service did not accept this payment. Your card was not tried.',
   } as Record<string, string>,
   tryAnother:
     'Nothing was charged. Try again or use another card; your seats stay reserved until the time above.',
+  unavailableTitle: 'Paying is not possible at this moment',
+  unavailable:
+    'The payment service does not answer. Your card was not tried and nothing was charged. Your seats stay reserved until the time above: try again in a moment.',
   cancel: 'Cancel the order',
   cancelSure: 'Cancel the order and give the seats back? Nothing was charged.',
   cancelYes: 'Yes, cancel it',
   cancelNo: 'Keep the order',
   cancelled: 'The order was cancelled and the seats were given back. Nothing was charged.',
+  cancelling:
+    'The order was cancelled and the seats were given back. Nothing was charged, and nothing will be. We are lifting the reservation on your card; your bank may show it for some days.',
   underWay:
     'A payment of this order is already under way, perhaps in another tab. We are waiting for its end; you will not be charged twice.',
   deadlinePassed: 'The time to pay is over. We are checking whether a payment is still under way…',

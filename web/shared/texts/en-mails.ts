@@ -27,10 +27,12 @@ export const enMails = {
   whats: {
     'order.confirmed': 'Tickets',
     'order.closed_late': 'Late payment given back',
+    'order.failed': 'Order not completed',
     'order.cancelled': 'Order cancelled',
     'order.money_returned': 'Money given back',
     'refund.created': 'Refund begun',
     'refund.succeeded': 'Refund done',
+    'refund.failed': 'Refund failed after all',
   } as Record<string, string>,
   states: { due: 'waits to be sent', sent: 'sent', refused: 'refused', not_needed: 'not needed any more' },
   inVain: 'not taken yet',

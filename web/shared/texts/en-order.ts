@@ -52,6 +52,9 @@ export const orderTexts = {
   authorisedTitle: 'The bank has agreed',
   authorised: 'We are putting the seats in your name. Nothing was charged yet.',
   declinedTitle: 'The payment did not go through',
+  cancelledByYouTitle: 'You cancelled this order',
+  cancelledByYou:
+    'The seats were given back. Nothing was charged, and nothing will be. We are lifting the reservation on your card; your bank may show it for some days.',
   voidingTitle: 'The seats could not be given to you',
   voiding:
     'Nothing was charged. The reservation on your card is being lifted; some banks show it for a few days.',
@@ -69,6 +72,8 @@ export const orderTexts = {
   refund: {
     under_way: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: on its way to your card.`,
     done: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: given back.`,
+    failed: (amount: string, at: string) =>
+      `Refund of ${amount}, begun ${at}: it did not reach your card. You are still owed this sum; the organiser sends it again or pays you in another way.`,
   },
   endedWithMoney: 'This order has ended without tickets. Money that was taken for it was given back.',
   returned: (amount: string, at: string) => `${amount} was taken and given back to the same card on ${at}.`,
@@ -87,7 +92,7 @@ export const orderTexts = {
       'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses by itself. You can choose seats again and pay with another card. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
     event_cancelled: 'The event was cancelled.',
     capture_refused:
-      'Your bank first agreed and then refused to pay. The seats were freed. Nothing was charged.',
+      'Your bank first agreed and then refused to pay. The seats were released. Nothing was charged.',
     refunded: 'Its tickets were refunded and are not valid any more.',
     payment_mismatch:
       'The payment did not match the order. Nothing was taken; a reservation on your card lapses by itself.',

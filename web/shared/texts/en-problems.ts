@@ -57,6 +57,8 @@ export const problemTexts = {
       'This access code was used as often as it may be. An order that ends unpaid gives its use back: try again later, or use another code. Nothing was charged.',
     price_differs: 'The price is another one than you saw. Look at your seats again. Nothing was charged.',
     order_ended: 'This order has ended. Nothing was charged. You can choose seats again.',
+    payment_unavailable:
+      'Paying is not possible at this moment. Your card was not tried and nothing was charged. Try again in a moment.',
     order_bought: 'This order is already paid.',
     unknown_order: 'This order is not known in this browser.',
     busy: 'Very many people are buying at the moment. Try again in a moment; your place is kept.',
