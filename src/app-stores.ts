@@ -177,16 +177,18 @@ export function redisHoldsOf(
     for (const { partition } of await events.modes(event)) {
       // Anew for each: what a row says holds for a second only, and reading a large partition takes about as long.
       const row = (await events.modes(event)).find((each) => each.partition === partition);
-      if (row?.mode === 'redis') found.push(await read(event, row));
+      if (row?.mode === 'redis') found.push(await reported(event, row));
     }
     return found.flat();
   };
-  return (event) =>
-    readAll(event).catch((err: unknown) => {
+  // Only a fault of Redis: that Postgres does not say which partitions there are is reported where Postgres is.
+  const reported = (event: EventNo, row: PartitionMode): Promise<StoredHold[]> =>
+    read(event, row).catch((err: unknown) => {
       const why = err instanceof StoreFault ? { fault: err.message } : { err };
-      log.warn({ ...why, event }, 'the holds in Redis could not be read');
+      log.warn({ ...why, event, partition: row.partition }, 'could not read the holds in Redis');
       throw err;
     });
+  return readAll;
 }
 
 /** How far a shard has come in the Redis that issues its numbers; for audits. */

@@ -47,13 +47,14 @@ export interface IssuedOrderParts {
   ticketKey: TicketKey;
 }
 
-/** The order as its papers show it. Codes are there only when it is paid: before, nothing lets anybody in. */
+/** The order as its papers show it. Codes are there only when it is paid and its event takes place: else nothing lets anybody in. */
 export async function readIssuedOrder(parts: IssuedOrderParts, order: Order): Promise<IssuedOrder> {
   const event = await parts.events.findByNo(order.eventNo);
   assert(event, `the event of order ${order.order} exists`);
   const house = await parts.events.house(event);
   const names = sectionNames(house.layout);
-  const codes = order.state === 'paid' ? await validCodes(parts, order.eventNo, order.order) : new Map();
+  const isValid = order.state === 'paid' && event.phase !== 'cancelled';
+  const codes = isValid ? await validCodes(parts, order.eventNo, order.order) : new Map();
   return {
     order: order.order,
     state: order.state,

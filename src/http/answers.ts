@@ -108,6 +108,7 @@ export function orderAnswer(
     venue: house.layout.name,
     state: order.state,
     reason: order.reason,
+    ...(event.phase === 'cancelled' ? { eventCancelled: true } : {}),
     seats: seatInfos(house, order.lines),
     amount: order.amount,
     orderFee: order.orderFee,

@@ -92,6 +92,8 @@ export interface OrderAnswer {
   venue: string;
   state: OrderState;
   reason: string | null;
+  /** The event does not take place: no ticket of it is valid, also while the order is still paid. */
+  eventCancelled?: boolean;
   seats: SeatInfo[];
   amount: number;
   orderFee: number;

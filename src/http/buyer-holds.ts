@@ -153,6 +153,11 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           throw problem('hold_exists', {
             extra: { hold: outcome.hold.hold, held: await answer(event, outcome.hold) },
           });
+        case 'hold_gone':
+          throw await keySpent(deps, {
+            visitor,
+            ids: house.partitions.map(({ partition }) => idIn(partition)),
+          });
         default:
           throw problemOfHold(outcome, event.onSaleAt, holder);
       }
@@ -383,6 +388,23 @@ async function refuseOrdered({ checkout, credentials }: HttpDeps, id: HoldId): P
   if (order && seatStateOfOrder[order.state] !== 'free') {
     throw problem('hold_ordered', { extra: { order: order.order } });
   }
+}
+
+/** A claim's 410: its key may have led to an order before, which it is for ever; else a hold was replaced or released meanwhile. */
+async function keySpent({ checkout, credentials }: HttpDeps, of: { visitor: Visitor; ids: HoldId[] }) {
+  const found = Promise.all(of.ids.map((id) => checkout.find(credentials.orderIdOf(id))));
+  const orders = await found.catch((error: unknown) => {
+    // Without the record the answer is the same, and says less.
+    if (error instanceof StoreFault) return [];
+    throw error;
+  });
+  const order = orders.find((one) => one?.visitor === of.visitor);
+  if (!order) return problem('hold_gone');
+  return problem('hold_gone', {
+    detail:
+      'This Idempotency-Key held the seats of an order before. Nothing was held now. Use a new key for new seats.',
+    extra: { order: order.order },
+  });
 }
 
 /** 410, with the order that the hold became if it did. */

@@ -38,6 +38,8 @@ import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 const tags = ['orders'];
+const ticketsOverText =
+  'The event was cancelled, and its tickets are not valid any more. What you paid goes back to the card you paid with.';
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
 export function registerOrders(app: App, deps: HttpDeps): void {
@@ -252,6 +254,8 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       // The capture is on its way: the codes follow in a moment.
       if (order.state === 'confirmed') throw problem('not_paid', { retryAfterMs: 1_000 });
       if (order.state !== 'paid') throw problem('not_paid', { extra: { state: order.state } });
+      const event = await events.findByNo(order.eventNo);
+      if (event?.phase === 'cancelled') throw problem('event_cancelled', { detail: ticketsOverText });
       return { tickets: await ticketAnswers(deps, order) };
     },
   );

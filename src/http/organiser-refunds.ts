@@ -161,7 +161,13 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
       return {
         ...orderView(order),
-        tickets: tickets.map((ticket) => ({ ...ticket, place: placeOf(seatOf[ticket.seat]) })),
+        // A ticket of a cancelled event lets nobody in, also before the run of refunds has come to its order.
+        tickets: tickets.map(({ valid, ...ticket }) => ({
+          ...ticket,
+          valid: valid && event?.phase !== 'cancelled',
+          refundable: valid,
+          place: placeOf(seatOf[ticket.seat]),
+        })),
         refunds: made.map(refundView),
         returned: returned.map(({ at, ...rest }) => ({ ...rest, at: new Date(at).toISOString() })),
         reversals: reversed.map(reversalView),

@@ -192,6 +192,9 @@ export const OrderSchema = Type.Object({
   venue: Type.String({ description: 'The seating plan’s name: of the venue, as a rule.' }),
   state: Type.Enum([...orderStates]),
   reason: nullable(Type.String()),
+  eventCancelled: Type.Optional(
+    Type.Boolean({ description: 'The event does not take place: no ticket of it is valid.' }),
+  ),
   seats: Type.Array(SeatInfoSchema),
   amount: minorUnits(),
   orderFee: minorUnits(),

@@ -253,7 +253,7 @@ export function createInProcessRecord(options: {
     const early = row.dueAt > now;
     const mayAsk = (by === 'provider' || row.state === 'waiting') && row.askedUntil <= now;
     if (early && !mayAsk) return null;
-    if (early) row.askedUntil = now + Math.min(20_000, 2_000 * 2 ** row.askedTimes++);
+    if (early) row.askedUntil = now + Math.min(20_000, 500 * 2 ** row.askedTimes++);
     claimAgain(row, claim);
     return copy(row);
   };

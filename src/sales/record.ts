@@ -342,7 +342,7 @@ export interface SalesRecord {
   claim(claim: Claim & { limit: number; operation?: OperationId }): Promise<MoneyOperation[]>;
   /**
    * Claims the named operation for a look that somebody asks for: when it is due, or before that once in a gap that doubles
-   * (2 to 20 s), for all processes together. `buyer`: before it is due only while the buyer's bank is waited for; `provider`: its
+   * (0.5 to 20 s), for all processes together. `buyer`: before it is due only while the buyer's bank is waited for; `provider`: its
    * event says that something happened. Null: not now, or another process is at it.
    */
   ask(claim: Claim & { operation: OperationId; by: 'buyer' | 'provider' }): Promise<MoneyOperation | null>;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Clause } from './arbiter-suite.ts';
-import { commandsOf, grantedHold, idOf, seatsOf } from './arbiter-world.ts';
+import { commandsOf, grantedHold, idOf, minute, seatsOf } from './arbiter-world.ts';
 
 export function orders(clause: Clause): void {
   clause(
@@ -52,6 +52,51 @@ export function orders(clause: Clause): void {
     await project([[0, 2, 'reserved']], { ordered: [1] });
     assert.equal((await hold(2, 'visitor-a', seatsOf(1))).kind, 'granted');
   });
+
+  clause(
+    'P1: an id that led to an order, sold or closed, holds nothing ever again; one that did not is free after a while',
+    async (world) => {
+      const { load, hold, extend, release, project, recover } = commandsOf(world);
+      await load(4);
+      const sold = await hold(1, 'visitor-a', seatsOf(0));
+      await extend(1, 'visitor-a', 100);
+      await project([[0, 2, 'reserved']], { ordered: [1] });
+      await project([[0, 3, 'sold']], { ended: [1] });
+      await hold(2, 'visitor-b', seatsOf(1));
+      await extend(2, 'visitor-b', 101);
+      assert.equal((await release(2, 'visitor-b', 101)).kind, 'released');
+      await hold(3, 'visitor-c', seatsOf(2));
+      await release(3, 'visitor-c');
+      await world.advance(24 * 60 * minute);
+      for (let i = 0; i < 3; i++) await world.arbiter.sweep(world.event, 0, 10);
+      const another = seatsOf(3);
+      for (const [id, visitor] of [
+        [1, 'visitor-a'],
+        [2, 'visitor-b'],
+      ] as const) {
+        assert.deepEqual(await hold(id, visitor, seatsOf(id - 1)), { kind: 'hold_gone' });
+        assert.deepEqual(await hold(id, visitor, another), { kind: 'mismatch' });
+      }
+      assert.ok(sold.kind === 'granted');
+      assert.deepEqual(await recover(sold.hold), { kind: 'hold_gone' });
+      assert.equal((await hold(3, 'visitor-c', another)).kind, 'granted');
+    },
+  );
+
+  clause(
+    'S5: the receipt of a hold that has become an order is refused: the order says the rest',
+    async (world) => {
+      const { load, hold, extend, project, recover, find } = commandsOf(world);
+      await load(3);
+      const held = await hold(1, 'visitor-a', seatsOf(0));
+      assert.ok(held.kind === 'granted');
+      assert.equal((await recover(held.hold)).kind, 'recovered');
+      await extend(1, 'visitor-a', 100);
+      await project([[0, 2, 'reserved']], { ordered: [1] });
+      assert.equal((await find(1))?.order, idOf(100));
+      assert.deepEqual(await recover(held.hold), { kind: 'hold_gone' });
+    },
+  );
 }
 
 export function projecting(clause: Clause): void {

@@ -226,7 +226,9 @@ function onOperation(
     case 'claimOne':
       return record.claim({ ...claim, limit: 1, operation: id });
     case 'ask':
-      return record.ask({ ...claim, operation: id, by: step.m % 2 ? 'buyer' : 'provider' });
+      return record
+        .ask({ ...claim, operation: id, by: step.m % 2 ? 'buyer' : 'provider' })
+        .then((asked) => ({ asked }));
     default:
       throw new Error(step.do);
   }

@@ -163,6 +163,67 @@ describe('a purchase over HTTP', () => {
     await (await app.admitted()).mustBuy(wanted);
   });
 
+  test('cancelled while the release of the money fails: 202, it is over and says what happens next; 410 to a further payment', async () => {
+    const buyer = await app.admitted();
+    const [seat] = seats(1);
+    const { order } = await buyer.mustOrder([seat!]);
+    assert.equal((await buyer.pay(order, 'pm_card_authenticationRequired')).status, 202);
+    const fault = await app.simulator.fault('error_500_before', {
+      match: { route: 'cancel', reference: order },
+    });
+    for (let i = 0; i < 2; i++) {
+      const cancelled = await buyer.request('DELETE', `/api/orders/${order}`);
+      assert.equal(cancelled.status, 202, JSON.stringify(cancelled.body));
+      assert.deepEqual([cancelled.body.state, cancelled.body.reason], ['voiding', 'closed_by_buyer']);
+    }
+    const paid = await buyer.pay(order);
+    assert.deepEqual([paid.status, paid.body.code], [410, 'order_ended']);
+    assert.match(paid.body.detail, /You cancelled this order.*Nothing will be charged/);
+    assert.equal((await (await app.admitted()).mustHold([seat!])).seats.length, 1);
+    await app.simulator.endFault(fault);
+    const state = async () => (await buyer.get(`/api/orders/${order}`)).body.state;
+    await until(async () => (await state()) === 'closed', 'the released reservation');
+    assert.equal((await buyer.request('DELETE', `/api/orders/${order}`)).status, 200);
+  });
+
+  test('a payment that cannot be opened: 503 that says that no card was tried, and the same request pays later', async () => {
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustOrder(seats(1));
+    const fault = await app.simulator.fault('unavailable', { match: { route: 'create', reference: order } });
+    const answer = await buyer.pay(order, 'pm_card_visa', 'the-key');
+    assert.deepEqual([answer.status, answer.body.code], [503, 'payment_unavailable']);
+    assert.match(answer.body.detail, /No card was tried and nothing was charged/);
+    assert.ok((answer.body.retryAfterMs ?? 0) > 0);
+    const seen = await buyer.get(`/api/orders/${order}`);
+    assert.deepEqual([seen.body.state, seen.body.payment.state], ['reserved', 'none']);
+    await app.simulator.endFault(fault);
+    const paid = async () => (await buyer.pay(order, 'pm_card_visa', 'the-key')).status;
+    await until(async () => (await paid()) === 200, 'the payment, once it can be opened');
+  });
+
+  test('P1: a key that led to an order holds nothing ever again, also when its hold was forgotten, alone or in a batch', async () => {
+    const buyer = await app.admitted();
+    const [mine, next] = seats(2);
+    const held = await buyer.hold([mine!], { key: 'used-once' });
+    const { order } = (await buyer.order(held.body.hold)).body;
+    assert.equal((await buyer.pay(order)).status, 200);
+    const rows = await app.database.query('SELECT state FROM holds WHERE hold_id = $1', [held.body.hold]);
+    assert.deepEqual(rows, [{ state: 'ended' }], 'kept for good');
+    await app.database.query('DELETE FROM holds WHERE hold_id = $1', [held.body.hold]);
+    const again = await Promise.all([
+      buyer.hold([next!], { key: 'used-once' }),
+      (await app.admitted()).hold(seats(1)),
+      (await app.admitted()).hold(seats(1)),
+    ]);
+    assert.deepEqual(
+      again.map(({ status }) => status),
+      [410, 201, 201],
+    );
+    assert.deepEqual([again[0].body.code, again[0].body.order], ['hold_gone', order]);
+    assert.match(again[0].body.detail, /Use a new key/);
+    assert.equal((await buyer.hold([next!], { key: 'another' })).status, 201);
+  });
+
   test('a bought order is not closed, and its seats are taken', async () => {
     const buyer = await app.admitted();
     const wanted = seats(2);

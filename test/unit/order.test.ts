@@ -74,6 +74,7 @@ test('every state times every change is decided: possible, or refused by its abs
     'paid cancel cancelled',
     'reserved authorise authorised',
     'reserved close closed',
+    'reserved close_pending voiding',
     'voiding voided closed',
   ]);
 });

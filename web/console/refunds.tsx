@@ -142,7 +142,7 @@ function sayRefund({ amount, currency, state, detail, createdAt }: OrganiserRefu
 
 function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void; onMade: () => void }) {
   const { order, onSaid } = props;
-  const valid = (order.tickets ?? []).filter((ticket) => ticket.valid);
+  const valid = (order.tickets ?? []).filter((ticket) => ticket.refundable);
   const [tickets, setTickets] = useState<ReadonlySet<string>>(new Set(valid.map(({ ticket }) => ticket)));
   const [fees, setFees] = useState(true);
   const [block, setBlock] = useState(false);

@@ -62,7 +62,10 @@ export interface OrganiserOrder {
     place: { section: string; row: string; seat: string } | null;
     price: number;
     fee: number;
+    /** At the door. */
     valid: boolean;
+    /** Not refunded yet. */
+    refundable: boolean;
   }[];
   refunds?: OrganiserRefund[];
   /** Money that was taken without a sale and given back. */

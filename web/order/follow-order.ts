@@ -37,7 +37,8 @@ export async function followOrder(
     const order = answer.body;
     store.set({ order, load: 'ready' });
     if (order.secret && !secret) secret = keepSecret(order.secret);
-    if (order.state === 'paid' && !store.get().tickets) await loadTickets(path, secret, store, signal);
+    if (order.state === 'paid' && !order.eventCancelled && !store.get().tickets)
+      await loadTickets(path, secret, store, signal);
     if (settled.includes(order.state)) return;
     if (
       order.state === 'reserved' &&

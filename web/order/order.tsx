@@ -58,6 +58,7 @@ export function OrderPage(props: { orderId: string; secret: string | null }) {
             </div>
             <StateCard order={order} refundedSeats={refundedIn(order, state.tickets)} />
             {order.state === 'paid' &&
+              !order.eventCancelled &&
               (state.tickets ? (
                 <Tickets tickets={state.tickets} order={order} secret={order.secret ?? props.secret} />
               ) : (
@@ -163,6 +164,10 @@ function sayState(order: OrderAnswer): Said {
     case 'confirmed':
       return { title: words.confirmedTitle, text: [words.confirmed], tone: 'good' };
     case 'paid':
+      if (order.eventCancelled) {
+        const text = [words.ticketsOver, words.cancelledMoney];
+        return { title: words.eventCancelledTitle, text, tone: 'warn' };
+      }
       return { title: words.paidTitle, text: [words.sent(order.buyer.email), words.keep], tone: 'good' };
     case 'voiding':
       return order.reason === 'closed_by_buyer'
