@@ -1,5 +1,4 @@
 import { type EventId, type EventNo, holdLimits, type OrderId, type PartitionNo } from '../core/hold.ts';
-import { orderAmount } from '../core/money.ts';
 import {
   type OrderChange,
   type OrderEnd,

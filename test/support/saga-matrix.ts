@@ -36,6 +36,7 @@ export const ENDS = {
     mail: 'refused',
   },
   closed: { order: 'closed', seats: 'free', payment: 'nothing taken', mails: [] },
+  lost: { order: 'closed', seats: 'free', payment: 'nothing taken', mails: ['order.failed'] },
   undone: { order: 'cancelled', seats: 'free', payment: 'nothing taken', mails: ['order.cancelled'] },
   refunded: {
     order: 'cancelled',
@@ -53,7 +54,7 @@ export const ENDS = {
     order: 'cancelled',
     seats: 'free',
     payment: 'taken, to be given back',
-    mails: ['order.cancelled', 'order.confirmed', 'refund.created', 'refund.succeeded'],
+    mails: ['order.cancelled', 'order.confirmed', 'refund.created', 'refund.failed', 'refund.succeeded'],
   },
 } as const satisfies Record<string, End>;
 export type EndName = keyof typeof ENDS;
@@ -64,6 +65,7 @@ export const END_WORDS: Record<EndName, string> = {
   'sold, mail twice': 'as sold; the mail is sent twice under one Message-ID, so that receivers show it once',
   'sold, mail refused': 'as sold; the mail is on the operator’s list, the order untouched',
   closed: 'closed, seats free, nothing taken and nothing reserved; no mail, the page tells',
+  lost: 'as closed; the buyer had paid, so a mail says that the order was not completed and nothing was charged',
   undone:
     'cancelled, seats free and limits given back, nothing taken and nothing reserved, one mail that says so',
   refunded:
@@ -71,7 +73,7 @@ export const END_WORDS: Record<EndName, string> = {
   'refund failed':
     'cancelled, seats free; the refund is on the operator’s list, and an organiser’s second attempt gives the money back once',
   'refund came back':
-    'as refund failed; the buyer had been written that the refund succeeded, because so it had',
+    'as refund failed; the buyer had a mail that the refund had succeeded, and gets one that it failed',
 };
 
 /** Faults of the mail server, at the mail's own port. */
@@ -205,7 +207,7 @@ export const STEPS: readonly Step[] = [
     story: 'The order’s seats were lost while its card was tried: the reservation of the money is ended.',
     killedAt: 'provider.void',
     route: 'payment_intents.cancel',
-    entries: { none: 'closed', ...each(anyRequest, 'closed'), void_refused: 'closed' },
+    entries: { none: 'lost', ...each(anyRequest, 'lost'), void_refused: 'lost' },
     elsewhere: otherRoutes,
   },
   {
