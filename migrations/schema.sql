@@ -670,7 +670,8 @@ BEGIN
              v_now + p_ttls_ms[o.i] * interval '1 millisecond', p_epoch, nextval('grant_numbers'), 'live',
              p_addresses[o.i]
         FROM (SELECT u.i, u.seats::integer[] AS seats FROM unnest(v_claims, v_chosen) AS u(i, seats)
-               WHERE u.seats::integer[] <@ v_free AND (p_not_after[u.i] IS NULL OR p_not_after[u.i] >= v_now) ORDER BY u.i) o
+               WHERE u.seats::integer[] <@ v_free AND (p_not_after[u.i] IS NULL OR p_not_after[u.i] >= v_now)
+                 AND NOT hold_led_to_order(p_holds[u.i]) ORDER BY u.i) o
       ON CONFLICT DO NOTHING RETURNING h.*),
     kept AS (
       UPDATE seats s SET hold_id = m.hold_id, hold_until = m.deadline, hold_epoch = p_epoch
@@ -823,7 +824,10 @@ DECLARE
   h holds;
 BEGIN
   SELECT * INTO h FROM holds WHERE event_no = p_event AND hold_id = p_hold;
-  IF NOT FOUND THEN RETURN NULL; END IF;
+  IF NOT FOUND THEN
+    IF hold_led_to_order(p_hold) THEN RETURN arbiter_say('hold_gone'); END IF;
+    RETURN NULL;
+  END IF;
   IF hold_is_forgotten(h, arbiter_now()) THEN
     DELETE FROM holds WHERE event_no = p_event AND hold_id = p_hold AND hold_is_forgotten(holds, arbiter_now());
     RETURN NULL;
@@ -964,9 +968,6 @@ END $$;
 
 CREATE FUNCTION public.arbiter_release(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text, p_force uuid) RETURNS public.arbiter_answer
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
   answer arbiter_answer;
@@ -999,7 +1000,7 @@ BEGIN
   IF h.order_id <> p_force OR (h.order_id IS NOT NULL AND p_force IS NULL) THEN
     RETURN arbiter_say('bound', p_order => h.order_id);
   END IF;
-  UPDATE holds SET state = CASE state WHEN 'ordered' THEN 'ended' ELSE 'released' END,
+  UPDATE holds SET state = CASE WHEN order_id IS NOT NULL THEN 'ended' ELSE 'released' END,
                    deadline = CASE state WHEN 'ordered' THEN deadline ELSE v_now END
    WHERE event_no = p_event AND hold_id = p_hold;
   IF h.deadline <= v_now OR h.epoch <> p_epoch THEN v_seats := '{}'; END IF;
@@ -2448,7 +2449,7 @@ $$;
 CREATE FUNCTION public.hold_due(p_state text, p_deadline timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE
     AS $$
-  SELECT CASE p_state WHEN 'live' THEN p_deadline WHEN 'ordered' THEN NULL
+  SELECT CASE p_state WHEN 'live' THEN p_deadline WHEN 'ordered' THEN NULL WHEN 'ended' THEN NULL
                       ELSE p_deadline + interval '15 minutes' END
 $$;
 
@@ -2498,7 +2499,7 @@ END $$;
 CREATE FUNCTION public.hold_is_forgotten(h public.holds, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
-  SELECT h.state <> 'ordered' AND h.deadline + arbiter_life_max() <= p_now
+  SELECT h.state NOT IN ('ordered','ended') AND h.deadline + arbiter_life_max() <= p_now
 $$;
 
 --
@@ -2510,6 +2511,17 @@ CREATE FUNCTION public.hold_is_live(h public.holds, p_epoch bigint, p_now timest
     AS $$
   SELECT h.state = 'live' AND h.deadline > p_now AND h.epoch = p_epoch
 $$;
+
+--
+-- Name: hold_led_to_order(uuid); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.hold_led_to_order(p_hold uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM orders WHERE hold_id = p_hold) OR EXISTS (SELECT FROM orders WHERE former_hold_id = p_hold);
+END $$;
 
 --
 -- Name: hold_rank(public.holds); Type: FUNCTION; Schema: public; Owner: -
@@ -2789,6 +2801,31 @@ BEGIN
 END $$;
 
 --
+-- Name: money_ask(text, integer, uuid, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.money_ask(p_owner text, p_lease_ms integer, p_operation uuid, p_by text) RETURNS SETOF jsonb
+    LANGUAGE sql
+    AS $$
+  WITH mine AS (
+    SELECT operation_id, clock_timestamp() AS at, due_at > clock_timestamp() AS early FROM money_operations
+    WHERE operation_id = p_operation AND due_at IS NOT NULL
+      AND (claimed_until IS NULL OR claimed_until <= clock_timestamp())
+      AND (due_at <= clock_timestamp()
+        OR ((p_by = 'provider' OR state = 'waiting') AND (asked_until IS NULL OR asked_until <= clock_timestamp())))
+    FOR UPDATE SKIP LOCKED)
+  UPDATE money_operations m
+  SET claimed_by = p_owner, claimed_until = mine.at + p_lease_ms * interval '1 millisecond',
+      due_at = mine.at + p_lease_ms * interval '1 millisecond',
+      attempts = attempts + 1, first_sent_at = coalesce(first_sent_at, mine.at),
+      asked_times = CASE WHEN mine.early THEN asked_times + 1 ELSE asked_times END,
+      asked_until = CASE WHEN mine.early THEN mine.at + least(20, 0.5 * 2 ^ least(asked_times, 10)) * interval '1 second'
+                         ELSE asked_until END
+  FROM mine WHERE m.operation_id = mine.operation_id
+  RETURNING operation_json(m)
+$$;
+
+--
 -- Name: money_authorised(uuid, jsonb, jsonb, text, text, integer, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -2876,15 +2913,12 @@ END $$;
 
 CREATE FUNCTION public.money_begin(p_operation uuid, p_order uuid, p_kind text, p_key text, p_client_key text, p_request text, p_instrument jsonb, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_order orders;
   v_operation money_operations;
   v_until timestamptz;
+  v_refused record;
 BEGIN
   SELECT * INTO v_order FROM orders WHERE order_id = p_order FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
@@ -2900,6 +2934,14 @@ BEGIN
   WHERE order_id = p_order AND state IN ('open','waiting','unknown','ending');
   IF FOUND THEN
     RETURN jsonb_build_object('kind', 'under_way', 'order', order_json(v_order), 'operation', operation_json(v_operation));
+  END IF;
+  IF p_kind = 'open' THEN
+    SELECT count(*) OVER () AS times, m.* INTO v_refused FROM money_operations m
+    WHERE order_id = p_order AND kind = 'open' AND state = 'refused' ORDER BY created_at DESC LIMIT 1;
+    IF FOUND AND clock_timestamp() < v_refused.first_sent_at + least(10, 2 ^ v_refused.times) * interval '1 second' THEN
+      RETURN jsonb_build_object('kind', 'repeated', 'order', order_json(v_order), 'operation',
+        (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = v_refused.operation_id));
+    END IF;
   END IF;
   IF clock_timestamp() >= v_order.payment_deadline THEN
     RETURN jsonb_build_object('kind', 'too_late', 'order', order_json(v_order), 'reason', 'not_paid_in_time');
@@ -3043,6 +3085,8 @@ CREATE TABLE public.money_operations (
     attention text,
     refund_id uuid,
     decision jsonb,
+    asked_times integer DEFAULT 0 NOT NULL,
+    asked_until timestamp with time zone,
     CONSTRAINT money_operations_attention CHECK ((attention = ANY (ARRAY['payment_mismatch'::text, 'captured_amount'::text, 'capture_window'::text, 'void_refused'::text, 'refund_refused'::text, 'captured_after_refusal'::text, 'refund_missing'::text, 'refund_mismatch'::text, 'refunded_twice'::text]))),
     CONSTRAINT money_operations_kind_check CHECK ((kind = ANY (ARRAY['open'::text, 'authorise'::text, 'capture'::text, 'refund'::text]))),
     CONSTRAINT money_operations_state_check CHECK ((state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text, 'done'::text, 'refused'::text, 'voided'::text])))
@@ -3238,6 +3282,8 @@ DECLARE
   v_seats jsonb := '[]';
   -- What had been taken and was given back.
   v_back bigint := nullif((p_answer #>> '{view,captured}')::bigint, 0);
+  -- The order ended without its buyer's doing although they had paid, or were about to.
+  v_failed boolean := false;
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
@@ -3259,8 +3305,10 @@ BEGIN
     IF o.state = 'voiding' THEN
       UPDATE orders SET state = 'closed', updated_at = clock_timestamp() WHERE order_id = o.order_id;
       PERFORM order_note(o.order_id, 'voided', 'voiding', 'closed', jsonb_build_object('operation', p_operation));
+      v_failed := o.reason IS DISTINCT FROM 'closed_by_buyer';
     ELSIF o.state = 'reserved' AND m.state = 'ending' THEN
       v_seats := order_end(o, 'close', 'closed', m.end_reason, NULL);
+      v_failed := m.kind = 'authorise' AND m.end_reason IN ('payment_mismatch','event_cancelled');
     ELSE
       IF o.state = 'reserved' THEN
         UPDATE orders SET provider_object = NULL, updated_at = clock_timestamp() WHERE order_id = o.order_id;
@@ -3273,6 +3321,8 @@ BEGIN
     PERFORM order_happened(o, 'order.closed_late', jsonb_strip_nulls(jsonb_build_object('operation', p_operation, 'amount', v_back)));
   ELSIF v_back IS NOT NULL THEN
     PERFORM order_happened(o, 'order.money_returned', jsonb_build_object('operation', p_operation, 'amount', v_back));
+  ELSIF v_failed THEN
+    PERFORM order_happened(o, 'order.failed', jsonb_build_object('operation', p_operation));
   END IF;
   IF v_back IS NOT NULL THEN
     PERFORM order_note(o.order_id, 'money_returned', o.state, o.state, jsonb_build_object(
@@ -3719,34 +3769,60 @@ CREATE FUNCTION public.order_capture_window(p_order uuid, p_ending interval) RET
 $$;
 
 --
--- Name: order_close(uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+-- Name: order_close(uuid, text, text, text, integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.order_close(p_order uuid, p_reason text, p_end_key text) RETURNS jsonb
+CREATE FUNCTION public.order_close(p_order uuid, p_reason text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
-  v_order orders;
+  o orders; m money_operations;
   v_seats jsonb;
+  v_until timestamptz := clock_timestamp() + p_lease_ms * interval '1 millisecond';
+  v_mine boolean;
 BEGIN
-  SELECT * INTO v_order FROM orders WHERE order_id = p_order FOR UPDATE;
+  SELECT * INTO o FROM orders WHERE order_id = p_order FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_order"}'; END IF;
-  IF v_order.state IN ('closed','cancelled') THEN
-    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(v_order), 'seats', '[]'::jsonb);
+  IF o.state IN ('closed','cancelled') THEN
+    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', '[]'::jsonb);
   END IF;
-  IF v_order.state <> 'reserved' THEN RETURN jsonb_build_object('kind', 'decided', 'order', order_json(v_order)); END IF;
-  IF EXISTS (SELECT 1 FROM money_operations
-             WHERE order_id = p_order AND state IN ('open','waiting','unknown','ending'))
-     OR (p_reason = 'not_paid_in_time' AND clock_timestamp() < v_order.payment_deadline) THEN
-    RETURN jsonb_build_object('kind', 'under_way', 'order', order_json(v_order));
+  IF o.state <> 'reserved' THEN RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o)); END IF;
+  IF p_reason = 'not_paid_in_time' AND clock_timestamp() < o.payment_deadline THEN
+    RETURN jsonb_build_object('kind', 'under_way', 'order', order_json(o));
   END IF;
-  v_seats := order_end(v_order, 'close', 'closed', p_reason, p_end_key);
-  SELECT * INTO v_order FROM orders WHERE order_id = p_order;
-  RETURN jsonb_build_object('kind', 'closed', 'order', order_json(v_order), 'seats', v_seats);
+  SELECT * INTO m FROM money_operations
+  WHERE order_id = p_order AND state IN ('open','waiting','unknown','ending') FOR UPDATE;
+  IF m.operation_id IS NULL THEN
+    v_seats := order_end(o, 'close', 'closed', p_reason, p_end_key);
+    SELECT * INTO o FROM orders WHERE order_id = p_order;
+    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', v_seats);
+  END IF;
+  IF p_reason = 'closed_by_buyer' AND m.kind = 'open' AND m.state IN ('unknown','ending') AND m.provider_object IS NULL THEN
+    UPDATE money_operations SET state = 'voided', due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp()
+    WHERE operation_id = m.operation_id;
+    v_seats := order_end(o, 'close', 'closed', p_reason, NULL);
+    SELECT * INTO o FROM orders WHERE order_id = p_order;
+    RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', v_seats);
+  END IF;
+  IF p_reason <> 'closed_by_buyer' OR m.state NOT IN ('waiting','ending') THEN
+    RETURN jsonb_build_object('kind', 'under_way', 'order', order_json(o));
+  END IF;
+  v_mine := m.state = 'waiting' OR m.claimed_until IS NULL OR m.claimed_until <= clock_timestamp();
+  IF m.state = 'waiting' THEN
+    UPDATE money_operations
+    SET state = 'ending', end_key = p_end_key, end_reason = p_reason, attempts = 1, first_sent_at = clock_timestamp()
+    WHERE operation_id = m.operation_id;
+  ELSE
+    -- Whatever ended it before: money that comes now buys nothing any more.
+    UPDATE money_operations SET end_reason = p_reason WHERE operation_id = m.operation_id;
+  END IF;
+  IF v_mine THEN
+    UPDATE money_operations
+    SET due_at = v_until, claimed_by = p_owner, claimed_until = v_until, updated_at = clock_timestamp()
+    WHERE operation_id = m.operation_id;
+  END IF;
+  v_seats := order_end(o, 'close_pending', 'voiding', p_reason, NULL);
+  RETURN money_result('voiding', m.operation_id, v_seats) || CASE WHEN v_mine THEN '{}' ELSE '{"operation":null}'::jsonb END;
 END $$;
 
 --
@@ -4005,10 +4081,16 @@ CREATE FUNCTION public.order_mail_owed(o public.orders, p_what text, p_detail js
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  v_mail uuid := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation')))::uuid;
+  v_other integer;
+  v_mail uuid;
 BEGIN
-  -- A refund that failed is the operator's to mend: there is nothing to tell the buyer yet.
-  IF p_what = 'refund.failed' OR o.forgotten_at IS NOT NULL THEN RETURN; END IF;
+  IF o.forgotten_at IS NOT NULL THEN RETURN; END IF;
+  SELECT count(*) INTO v_other FROM mails
+  WHERE order_id = o.order_id AND copy_of IS NULL AND detail ->> 'refund' = p_detail ->> 'refund'
+    AND what = CASE p_what WHEN 'refund.succeeded' THEN 'refund.failed' WHEN 'refund.failed' THEN 'refund.succeeded' END;
+  IF p_what = 'refund.failed' AND v_other = 0 THEN RETURN; END IF;
+  v_mail := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation'),
+                          nullif(v_other, 0)))::uuid;
   INSERT INTO mails (mail_id, order_id, what, detail) VALUES (v_mail, o.order_id, p_what, coalesce(p_detail, '{}'))
   ON CONFLICT DO NOTHING;
   IF FOUND THEN PERFORM job_enqueue('mail', jsonb_build_object('mail', v_mail), 'mail/' || v_mail); END IF;
@@ -4473,6 +4555,15 @@ CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint, p_
    WHERE h.event_no = p_event AND h.partition = p_partition
      AND (h.state <> 'live' OR h.epoch = p.epoch) AND NOT hold_is_forgotten(h, clock_timestamp())
      AND (is_since(h.xmin, p_mark) OR (h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats)))
+  -- Without a mark all ids that led to an order are said. What ends between the mark and the move has a row.
+  UNION ALL
+  SELECT o.event_no, used.hold_id, o.partition, o.visitor, o.holder, '', '{}', o.created_at, o.created_at, 0, 0, o.order_id,
+         'ended', NULL, NULL
+    FROM orders o CROSS JOIN LATERAL (VALUES (o.hold_id), (o.former_hold_id)) used (hold_id)
+   WHERE p_mark IS NULL AND o.event_no = p_event AND o.partition = p_partition AND used.hold_id IS NOT NULL
+     AND o.state NOT IN ('reserved','authorised')
+     AND NOT EXISTS (SELECT FROM holds h WHERE h.event_no = p_event AND h.hold_id = used.hold_id
+                     AND NOT hold_is_forgotten(h, clock_timestamp()))
 $$;
 
 --
