@@ -1,6 +1,6 @@
 import { type EventId, holdLimits } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
-import type { Order, ReserveCommand } from './record.ts';
+import type { EventSettings, Order, ReserveCommand, ReserveOutcome } from './record.ts';
 
 /** An order of the model in memory, as reserve makes it. */
 export function newOrder(
@@ -30,4 +30,32 @@ export function newOrder(
     instrument: null,
     createdAt: now,
   };
+}
+
+/** What one browser may buy, and what an account with several browsers may have unpaid, in all partitions. */
+export function boundReached(
+  orders: Order[],
+  { event, visitor, holder }: ReserveCommand,
+  { visitorSeatsMax = null, holdSeatsMax = 6 }: Partial<EventSettings>,
+  wanted: number,
+): ReserveOutcome | null {
+  const seatsOf = (counts: (order: Order) => boolean) =>
+    orders
+      .filter((order) => order.eventNo === event && counts(order))
+      .reduce((sum, order) => sum + order.lines.length, 0);
+  const bought = seatsOf(
+    (order) => order.visitor === visitor && (order.state === 'confirmed' || order.state === 'paid'),
+  );
+  if (visitorSeatsMax !== null && bought + wanted > visitorSeatsMax) {
+    return { kind: 'limit', limit: 'visitor', max: visitorSeatsMax, used: bought };
+  }
+  const unpaid =
+    holder === visitor
+      ? 0
+      : seatsOf(
+          (order) => order.account === holder && (order.state === 'reserved' || order.state === 'authorised'),
+        );
+  return unpaid + wanted > holdSeatsMax && holder !== visitor
+    ? { kind: 'limit', limit: 'holder', max: holdSeatsMax, used: unpaid }
+    : null;
 }

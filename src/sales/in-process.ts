@@ -10,7 +10,7 @@ import { assert } from '../core/outcome.ts';
 import { allows, type Phase } from '../core/phase.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { createInProcessInbox } from './in-process-inbox.ts';
-import { newOrder } from './in-process-order.ts';
+import { boundReached, newOrder } from './in-process-order.ts';
 import { createInProcessSeats } from './in-process-seats.ts';
 import type {
   BeginCommand,
@@ -101,7 +101,7 @@ export function createInProcessRecord(options: {
     }
     const open = openOrderOf(command.event, command.visitor);
     if (open) return { kind: 'open_order', order: open.order };
-    const reached = boundReached(command, event.settings, wanted.length);
+    const reached = boundReached([...orders.values()], command, event.settings, wanted.length);
     if (reached) return reached;
     const now = clock.now();
     if (now >= command.deadline - holdLimits.reserveMarginMs || !seats.areFree(command.event, wanted)) {
@@ -110,28 +110,6 @@ export function createInProcessRecord(options: {
     const order = newOrder(command, event.event, now);
     orders.set(order.order, order);
     return { kind: 'reserved', order, repeated: false, seats: seats.reserve(order) };
-  }
-
-  /** What one browser may buy, and what an account with several browsers may have unpaid, in all partitions. */
-  function boundReached(
-    { event, visitor, holder }: ReserveCommand,
-    { visitorSeatsMax = null, holdSeatsMax = 6 }: Partial<EventSettings>,
-    wanted: number,
-  ): ReserveOutcome | null {
-    const seatsOf = (counts: (order: Order) => boolean) =>
-      [...orders.values()]
-        .filter((order) => order.eventNo === event && counts(order))
-        .reduce((sum, order) => sum + order.lines.length, 0);
-    const bought = seatsOf(
-      (order) => order.visitor === visitor && (order.state === 'confirmed' || order.state === 'paid'),
-    );
-    if (visitorSeatsMax !== null && bought + wanted > visitorSeatsMax) {
-      return { kind: 'limit', limit: 'visitor', max: visitorSeatsMax, used: bought };
-    }
-    const unpaid = holder === visitor ? 0 : seatsOf((order) => order.account === holder && isOpen(order));
-    return unpaid + wanted > holdSeatsMax && holder !== visitor
-      ? { kind: 'limit', limit: 'holder', max: holdSeatsMax, used: unpaid }
-      : null;
   }
 
   function close(id: OrderId, reason: OrderEnd, endKey: string, by: Claim): RecordCloseOutcome {
