@@ -463,7 +463,8 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     }
     assert.deepEqual(await fieldsOf(), kept);
     const left = await sizeOf();
-    assert.ok(left <= size * 1.5, `${left} bytes, of ${size} before`);
+    // An id that is kept for good takes about 200 bytes.
+    assert.ok(left <= size * 1.5 + 100 * 250, `${left} bytes, of ${size} before`);
     assert.equal(
       (await hold(1, 'visitor-a', { kind: 'units', first: 0, count: 2_000, quantity: 2, start: 7 })).kind,
       'granted',
