@@ -65,7 +65,7 @@ test('P4: however often buyers, tabs, processes and events ask, the provider is 
   assert.equal((await limited()) - before, 1, 'it is not due for the reconciler either');
   // The provider's event may ask once before the next look is due.
   await database.query('UPDATE money_operations SET asked_until = now() WHERE order_id = $1', [order]);
-  await Promise.all(Array.from({ length: 8 }, () => desk.checkout.payments.inspect(order)));
+  await Promise.all(Array.from({ length: 8 }, () => desk.checkout.payments.inspect(order, [])));
   assert.equal((await limited()) - before, 2, 'one look for eight events');
   await makeDue(database);
   await Promise.all(refreshes.map((_, i) => (i % 2 ? desk : other).checkout.refresh(order)));
@@ -206,7 +206,7 @@ test('a refund that was reported done and fails later is reported again, each ti
   assert.equal(refund.state, 'done');
   const failed = async (): Promise<void> => {
     await simulator.settleRefunds();
-    for (let i = 0; i < 2; i++) await desk.checkout.payments.inspect(order.order);
+    for (let i = 0; i < 2; i++) await desk.checkout.payments.inspect(order.order, []);
     assert.equal((await desk.refundRecord.find(refund.refund))!.state, 'failed');
   };
   await failed();
