@@ -264,7 +264,6 @@ BEGIN
              p_addresses[o.i]
         FROM (SELECT u.i, u.seats::integer[] AS seats FROM unnest(v_claims, v_chosen) AS u(i, seats)
                WHERE u.seats::integer[] <@ v_free AND (p_not_after[u.i] IS NULL OR p_not_after[u.i] >= v_now)
-                 -- Such an id is used up: it is answered 'alone', and arbiter_hold then says so.
                  AND NOT hold_led_to_order(p_holds[u.i]) ORDER BY u.i) o
       ON CONFLICT DO NOTHING RETURNING h.*),
     kept AS (
@@ -304,13 +303,11 @@ RETURNS SETOF holds LANGUAGE sql STABLE SET enable_nestloop = off AS $$
      AND (is_since(h.xmin, p_mark) OR (h.state = 'live' AND coalesce(s.count, 0) < cardinality(h.seats)))
   -- Without a mark all ids that led to an order are in it (0029). What ends between the mark and the move has a row.
   UNION ALL
-  SELECT o.event_no, used.hold_id, o.partition, o.visitor, o.holder, '', '{}', o.created_at, o.created_at, 0, 0, o.order_id,
-         'ended', NULL, NULL, NULL
-    FROM orders o CROSS JOIN LATERAL (VALUES (o.hold_id), (o.former_hold_id)) used (hold_id)
-   WHERE p_mark IS NULL AND o.event_no = p_event AND o.partition = p_partition AND used.hold_id IS NOT NULL
-     AND o.state NOT IN ('reserved','authorised')
-     AND NOT EXISTS (SELECT FROM holds h WHERE h.event_no = p_event AND h.hold_id = used.hold_id
-                     AND NOT hold_is_forgotten(h, clock_timestamp()))
+  SELECT o.event_no, u.hold_id, o.partition, o.visitor, o.holder, '', '{}', o.created_at, o.created_at, 0, 0, o.order_id, 'ended',
+         NULL, NULL, NULL
+    FROM orders o CROSS JOIN LATERAL (VALUES (o.hold_id), (o.former_hold_id)) u (hold_id)
+   WHERE p_mark IS NULL AND o.event_no = p_event AND o.partition = p_partition AND o.state NOT IN ('reserved','authorised')
+     AND u.hold_id NOT IN (SELECT hold_id FROM holds h WHERE event_no = p_event AND NOT hold_is_forgotten(h, clock_timestamp()))
 $$;
 
 CREATE OR REPLACE FUNCTION partition_move(p_event integer, p_partition smallint, p_term bigint, p_rebuild bigint, p_mark bigint)
