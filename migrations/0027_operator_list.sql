@@ -223,7 +223,7 @@ BEGIN
 END $$;
 
 -- An attempt that the provider has lost counts as failed: the refund can be tried again.
-CREATE FUNCTION operator_give_up_refund(p_operation uuid) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION operator_give_up_refund(p_operation uuid, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   m money_operations;
   v_refuses text;
@@ -235,6 +235,7 @@ BEGIN
     RETURN operator_result('not_possible', m.order_id);
   END IF;
   PERFORM refund_settle(p_operation, 'refused', NULL, NULL, 'the provider does not list it any more', NULL, NULL);
+  UPDATE money_operations SET decision = operator_decision('retry', p_actor) WHERE operation_id = p_operation;
   RETURN operator_result('done', m.order_id);
 END $$;
 

@@ -48,6 +48,8 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
   const read = money.kind === 'ledger' ? (await money.read()).filter((seen) => isOf(seen, event)) : [];
   const all = read.filter((seen) => !isOfOthers(seen, installation));
   const byOrder = new Map<string, PaymentSeen[]>();
+  const byObject = new Map(all.map((seen) => [seen.object, seen]));
+  const claimed = new Set<string>();
   for (const seen of all) {
     const reference = seen.reference ?? '';
     const others = byOrder.get(reference);
@@ -62,6 +64,12 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
       sums.orders += 1;
       const seen = await seenOf(money, order, byOrder, sums.looked);
       if (seen === null) continue;
+      // Payments of ours whose reference was changed at the provider.
+      for (const object of order.objects) {
+        claimed.add(object);
+        const renamed = byObject.get(object);
+        if (renamed && !seen.includes(renamed)) seen.push(renamed);
+      }
       sums.looked += 1;
       violations.push(...judge(order, seen));
       sums.standing += seen.reduce((sum, { captured, refunded }) => sum + captured - refunded, 0);
@@ -73,7 +81,7 @@ export async function compareMoney(sources: AuditSources, event: AuditedEvent): 
     if (page.length < pageSize) break;
     after = page.at(-1)!.order;
   }
-  violations.push(...(await strangers(sources, byOrder)));
+  violations.push(...(await strangers(sources, byOrder, claimed)));
   const others = read.length - all.length;
   const foreign = others > 0 ? `; ${counted(others, 'payment')} of others ignored` : '';
   const evidence = `${counted(sums.looked, 'order')} beside ${money.name}; ${sums.settled} settled, ${decimalOf(sums.due, event.currency)} ${event.currency} due, ${decimalOf(sums.standing, event.currency)} captured and kept, ${decimalOf(sums.owed, event.currency)} of refunds that failed or were made by other means${foreign}`;
@@ -114,7 +122,7 @@ async function seenOf(
   byOrder: Map<string, PaymentSeen[]>,
   looked: number,
 ): Promise<PaymentSeen[] | null> {
-  if (money.kind === 'ledger') return byOrder.get(order.order) ?? [];
+  if (money.kind === 'ledger') return [...(byOrder.get(order.order) ?? [])];
   if (looked >= money.most) return null;
   const seen = await Promise.all(order.objects.map((object) => money.look(object)));
   return seen.some((each) => each === null) ? null : (seen as PaymentSeen[]);
@@ -173,11 +181,12 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
     if (
       each.amount !== order.amount ||
       each.currency !== order.currency ||
-      !order.objects.includes(each.object)
+      !order.objects.includes(each.object) ||
+      (each.reference !== order.order && !order.decided)
     ) {
       violate(
         'P6',
-        `${each.object} over ${each.amount} ${each.currency} was accepted; the order is over ${order.amount} ${order.currency} and knows ${order.objects.join(', ') || 'no payment'}`,
+        `${each.object} over ${each.amount} ${each.currency} for ${each.reference || 'no order'} was accepted; the order is over ${order.amount} ${order.currency} and knows ${order.objects.join(', ') || 'no payment'}`,
         'Void or refund the payment and report the fault.',
       );
     }
@@ -204,7 +213,11 @@ function isFinal(kind: string | null, status: PaymentSeen['status']): boolean {
 }
 
 /** Payments for orders that the record does not have: it was not there before the provider was called (P5). */
-async function strangers({ db }: AuditSources, byOrder: Map<string, PaymentSeen[]>): Promise<Violation[]> {
+async function strangers(
+  { db }: AuditSources,
+  byOrder: Map<string, PaymentSeen[]>,
+  claimed: ReadonlySet<string>,
+): Promise<Violation[]> {
   const references = [...byOrder.keys()];
   const violations: Violation[] = [];
   for (let from = 0; from < references.length; from += pageSize) {
@@ -212,6 +225,7 @@ async function strangers({ db }: AuditSources, byOrder: Map<string, PaymentSeen[
     const known = await knownOrders(db, some);
     for (const reference of some.filter((each) => !known.has(each))) {
       for (const seen of byOrder.get(reference) ?? []) {
+        if (claimed.has(seen.object)) continue;
         violations.push({
           promise: 'P5',
           key: seen.object,

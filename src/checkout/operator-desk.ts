@@ -158,7 +158,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
         return decided(await dismissPayment(db, operation, actor, note));
       case 'retry': {
         const refund = await refundOfOperation(db, operation);
-        const given = await giveUpRefund(db, operation);
+        const given = await giveUpRefund(db, operation, actor);
         if (given.kind !== 'done' || refund === null) return given.kind;
         return (await refunds.retry(refund, actor)).kind === 'retried' ? 'done' : 'not_possible';
       }

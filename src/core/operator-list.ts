@@ -153,7 +153,6 @@ export const attentionEntries = {
     means: 'The provider lists a refund under our reference with another amount, currency or payment.',
     charged: 'The buyer was given back what the provider lists, not what we asked for.',
     actions: {
-      look: lookAgain,
       settle: {
         label: 'Accept as it is',
         does: 'What the provider lists counts as this refund. Nothing more is given back by card. Say in the note how the difference was settled.',

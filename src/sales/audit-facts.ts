@@ -90,6 +90,8 @@ export interface AuditedOrder {
   notGivenBack: number;
   /** What is kept at the provider beyond that (negative: less), because an operator accepted it. */
   accepted: number;
+  /** An operator decided about one of its payments. */
+  decided: boolean;
   /** Payments that others tried: they were ended here, what they took was given back, and the buyer was told. */
   strays: string[];
 }
@@ -106,7 +108,7 @@ export function auditedOrders(
     `SELECT o.order_id AS "order", o.state, o.amount, o.currency, m.objects, m.tries, m.under_way AS "underWay",
         m.lingering, m.kind, t.sold AS "soldTickets", t.valid, r.refunds, o.order_fee - r.order_fee AS "orderFee",
         r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack", o.accepted_difference AS accepted, m.strays,
-        v.refunded AS "refundedThere"
+        m.decided, v.refunded AS "refundedThere"
      FROM orders o CROSS JOIN LATERAL (
        SELECT count(*) AS sold, coalesce(sum(price + fee), 0) AS valid FROM tickets
        WHERE event_no = $1 AND order_id = o.order_id AND status = 'sold') t
@@ -124,6 +126,7 @@ export function auditedOrders(
                     OR (s.kind = 'open' AND s.provider_object IS DISTINCT FROM o.provider_object AND NOT EXISTS (
                           SELECT 1 FROM money_operations a WHERE a.order_id = o.order_id AND a.kind <> 'open'
                             AND a.provider_object = s.provider_object)))) AS strays,
+         coalesce(bool_or(decision IS NOT NULL), false) AS decided,
          count(*) FILTER (WHERE kind = 'authorise') AS tries,
          coalesce(bool_or(state IN ('open','waiting','unknown','ending')), false) AS under_way,
          coalesce(bool_or(state IN ('open','unknown','ending') AND first_sent_at < now() - interval '2 minutes'

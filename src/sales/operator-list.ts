@@ -129,8 +129,8 @@ export const dismissPayment = (
   note: string,
 ): Promise<OperatorStep> => step(db, 'operator_dismiss', [operation, actor, note]);
 /** The attempt of a refund that the provider has lost counts as failed. */
-export const giveUpRefund = (db: Db, operation: OperationId): Promise<OperatorStep> =>
-  step(db, 'operator_give_up_refund', [operation]);
+export const giveUpRefund = (db: Db, operation: OperationId, actor: string): Promise<OperatorStep> =>
+  step(db, 'operator_give_up_refund', [operation, actor]);
 
 /** The worker looks at the payment at once. */
 export async function lookAgain(
@@ -171,15 +171,15 @@ export async function endOfEntry(db: Db, entry: string): Promise<EntryAction | '
   const rows = await db.query<{ ended: EntryAction | 'other' }>(
     'operator_entry_end',
     `SELECT coalesce(decision ->> 'action', 'other') AS ended FROM money_operations
-       WHERE $1 = 'operation' AND operation_id = CASE WHEN $1 = 'operation' THEN $2::uuid END
+       WHERE $1 = 'operation' AND operation_id = CASE WHEN $1 = 'operation' THEN $2::text::uuid END
      UNION ALL SELECT CASE state WHEN 'elsewhere' THEN 'settle' ELSE 'retry' END FROM refunds
-       WHERE $1 = 'refund' AND refund_id = CASE WHEN $1 = 'refund' THEN $2::uuid END
+       WHERE $1 = 'refund' AND refund_id = CASE WHEN $1 = 'refund' THEN $2::text::uuid END
      UNION ALL SELECT CASE WHEN settled_by = 'reconcile' THEN 'other'
                    WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = f.order_id AND r.request_key = 'finding-' || f.finding_id)
                    THEN 'cancel_tickets' ELSE 'dismiss' END FROM reconcile_findings f
-       WHERE $1 = 'finding' AND finding_id = CASE WHEN $1 = 'finding' THEN $2::bigint END
+       WHERE $1 = 'finding' AND finding_id = CASE WHEN $1 = 'finding' THEN $2::text::bigint END
      UNION ALL (SELECT CASE note WHEN 'dismissed' THEN 'dismiss' ELSE 'other' END FROM provider_events
-       WHERE $1 = 'event' AND object = $2 LIMIT 1)`,
+       WHERE $1 = 'event' AND object = $2::text LIMIT 1)`,
     [source, id],
   );
   return rows[0]?.ended ?? null;

@@ -204,6 +204,11 @@ const CALLS: [route: string, params: Record<string, string>, object: string][] =
   ['balance.retrieve', {}, 'balance'],
   ['payment_intents.create', { ...plain(MANUAL), capture_method: 'automatic' }, 'payment_intent'],
   [
+    'payment_intents.update',
+    { id: '{payment_intents.create}', 'metadata[order]': 'another' },
+    'payment_intent',
+  ],
+  [
     'payment_intents.cancel',
     { id: '{payment_intents.create}', cancellation_reason: 'abandoned' },
     'payment_intent',

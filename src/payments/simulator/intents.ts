@@ -86,6 +86,19 @@ function amountParam(params: FormTree, name: string): number | undefined {
   return Number(given);
 }
 
+/** As somebody does by hand at the provider: metadata at any time, the amount until a card was tried. */
+export function updateIntent(bank: Bank, intent: IntentRow, params: FormTree): IntentRow {
+  const amount = amountParam(params, 'amount') ?? intent.amount;
+  if (amount !== intent.amount) {
+    if (!CONFIRMABLE.includes(intent.status)) throw cannot(bank, intent, 'updated');
+    checkAmount(amount, intent.currency);
+  }
+  const metadata = { ...intent.metadata, ...texts(subtree(params, 'metadata')) };
+  // An empty text takes the entry away.
+  for (const [name, value] of Object.entries(metadata)) if (value === '') delete metadata[name];
+  return change(bank, 'intents', intent, { amount, metadata });
+}
+
 /** Throws a 402 with the intent inside when the bank declines; the decline itself is recorded. */
 export function confirmIntent(bank: Bank, intent: IntentRow, params: FormTree): IntentRow {
   if (!CONFIRMABLE.includes(intent.status)) throw cannot(bank, intent, 'confirmed');

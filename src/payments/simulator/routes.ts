@@ -3,7 +3,14 @@ import { type Bank, find } from './bank.ts';
 import { decideDispute } from './disputes.ts';
 import { type FormTree, list, subtree, text } from './form.ts';
 import { createMethod, createToken } from './instruments.ts';
-import { cancelIntent, captureIntent, confirmIntent, createIntent, expireIfDue } from './intents.ts';
+import {
+  cancelIntent,
+  captureIntent,
+  confirmIntent,
+  createIntent,
+  expireIfDue,
+  updateIntent,
+} from './intents.ts';
 import { createRefund } from './refunds.ts';
 import {
   chargeObject,
@@ -70,6 +77,13 @@ export const ROUTES: readonly Route[] = [
     path: '/v1/payment_intents/:id',
     params: ['client_secret', 'expand'],
     run: (bank, params, id) => intentAnswer(bank, intent(bank, id), params),
+  },
+  {
+    name: 'payment_intents.update',
+    method: 'POST',
+    path: '/v1/payment_intents/:id',
+    params: ['amount', 'expand', 'metadata'],
+    run: (bank, params, id) => intentAnswer(bank, updateIntent(bank, intent(bank, id), params), params),
   },
   {
     name: 'payment_intents.confirm',
