@@ -20,6 +20,8 @@ export interface World {
   simulator: TestSimulator;
   desk: RefundDesk;
   stage: { event: number; epoch: number };
+  /** Of the play alone. */
+  seat: number;
 }
 
 interface End {
@@ -69,16 +71,16 @@ const renameTo = async (world: World, order: string, name: string) =>
 
 /** Its seats are sold, and the call that takes the money never arrives. */
 async function uncaptured(world: World, more: FaultKind[] = []): Promise<string> {
-  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [1]);
+  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
   for (const fault of more) await strike(world, fault, order, { delayMs: 3_600_000 });
-  await world.simulator.fault('drop_before', { match: { route: 'capture', reference: order } });
+  await world.simulator.fault('unavailable', { match: { route: 'capture', reference: order } });
   assert.equal((await world.desk.checkout.pay(payCommand(order, 'pm_card_visa'))).kind, 'bought');
   return order;
 }
 
 /** Its card is authorised, and its seats are lost before they could be sold to it. */
 async function lost(world: World, route: string, fault: FaultKind): Promise<string> {
-  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [1]);
+  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
   await world.database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
   await world.simulator.fault(fault, { match: { route, reference: order } });
   await world.desk.checkout.pay(payCommand(order, 'pm_card_visa'));
@@ -187,7 +189,7 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   refund_refused: {
     reach: async (world) => {
-      const order = await lost(world, 'cancel', 'drop_before');
+      const order = await lost(world, 'cancel', 'unavailable');
       await captureByHand(world, order);
       await world.simulator.clearFaults();
       await strike(world, 'refund_insufficient_balance', order);
@@ -202,10 +204,10 @@ export const plays: Record<EntryKind, Play | null> = {
   captured_after_refusal: {
     reach: async (world) => {
       const { desk, database, simulator } = world;
-      const { order } = await reserved(desk, world.stage, `visitor-${randomUUID()}`, [1]);
+      const { order } = await reserved(desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
       // The first capture arrives late; the second, of another process, finds the key in use and the reservation's time over.
       const match = { route: 'capture', reference: order };
-      await simulator.fault('delay_before', { match, delayMs: 1_500, times: 1 });
+      await simulator.fault('delay_before', { match, delayMs: 700, times: 1 });
       const paying = desk.checkout.pay(payCommand(order, 'pm_card_visa'));
       await until(
         async () => (await desk.record.operationsOf(order)).some(({ kind }) => kind === 'capture'),
@@ -229,7 +231,7 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   refund_missing: {
     reach: async (world) => {
-      const { order } = await bought(world.desk, world.stage, [1]);
+      const { order } = await bought(world.desk, world.stage, [world.seat]);
       const restore = await copyOf(world);
       await strike(world, 'refund_pending', order);
       await madeRefund(world.desk, { order });
@@ -253,8 +255,8 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   refund_mismatch: {
     reach: async (world) => {
-      const { order } = await bought(world.desk, world.stage, [1]);
-      await world.simulator.fault('drop_before', { match: { route: 'refunds.create', reference: order } });
+      const { order } = await bought(world.desk, world.stage, [world.seat]);
+      await world.simulator.fault('unavailable', { match: { route: 'refunds.create', reference: order } });
       await madeRefund(world.desk, { order });
       await world.simulator.clearFaults();
       await byHand(world, 'refunds.create', {
@@ -269,7 +271,7 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   refunded_twice: {
     reach: async (world) => {
-      const { order } = await bought(world.desk, world.stage, [1]);
+      const { order } = await bought(world.desk, world.stage, [world.seat]);
       await strike(world, 'refund_insufficient_balance', order);
       const { refund } = await madeRefund(world.desk, { order });
       await world.simulator.clearFaults();
@@ -322,7 +324,7 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   refund_failed: {
     reach: async (world) => {
-      const { order } = await bought(world.desk, world.stage, [1]);
+      const { order } = await bought(world.desk, world.stage, [world.seat]);
       await strike(world, 'refund_insufficient_balance', order);
       await madeRefund(world.desk, { order });
       await world.simulator.clearFaults();
@@ -349,7 +351,7 @@ export const plays: Record<EntryKind, Play | null> = {
       look: {
         // Its order is named at the provider by hand.
         before: async (world) => {
-          const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [1]);
+          const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
           await world.desk.checkout.close(order);
           const [row] = await world.database.query(
             `SELECT object FROM provider_events WHERE note = 'unknown_object'`,
@@ -376,7 +378,7 @@ export const plays: Record<EntryKind, Play | null> = {
 
 /** A payment that was ended because it did not match: it stays on the list until it was seen. */
 export async function endedMismatch(world: World): Promise<string> {
-  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [1]);
+  const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
   await strike(world, 'declined', order, { times: 1 });
   assert.equal((await world.desk.checkout.pay(payCommand(order, 'pm_card_visa'))).kind, 'declined');
   await byHand(world, 'payment_intents.update', {
