@@ -186,7 +186,7 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
     ) {
       violate(
         'P6',
-        `${each.object} over ${each.amount} ${each.currency} for ${each.reference || 'no order'} was accepted; the order is over ${order.amount} ${order.currency} and knows ${order.objects.join(', ') || 'no payment'}`,
+        `${each.object} over ${each.amount} ${each.currency} was accepted; the order is over ${order.amount} ${order.currency} and knows ${order.objects.join(', ') || 'no payment'}${each.reference === order.order ? '' : `; it names ${each.reference || 'no order'}`}`,
         'Void or refund the payment and report the fault.',
       );
     }

@@ -3,8 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { EntryAction, EntryKind } from '../../src/core/operator-list.ts';
+import type { EntryAction, EntryKind, FindingKind } from '../../src/core/operator-list.ts';
 import type { OrderState } from '../../src/core/order.ts';
+import type { PaymentProvider } from '../../src/payments/provider.ts';
 import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 import type { MoneyOperation } from '../../src/sales/record.ts';
 import { until } from './app.ts';
@@ -18,6 +19,8 @@ import { rawCall } from './stripe-calls.ts';
 export interface World {
   database: TestDatabase;
   simulator: TestSimulator;
+  /** Marks payments as this installation's. */
+  provider: PaymentProvider;
   desk: RefundDesk;
   stage: { event: number; epoch: number };
   /** Of the play alone. */
@@ -110,7 +113,8 @@ let found: () => Promise<void> = async () => {};
 
 const twoPasses = (world: World) => reconcile(world.database, world.desk, 2);
 
-export const plays: Record<EntryKind, Play | null> = {
+/** Findings are played where they are found: reconcile-findings.test.ts, and the tests of refunds and disputes at the provider. */
+export const plays: Record<Exclude<EntryKind, FindingKind>, Play> = {
   captured_amount: {
     reach: async (world) => {
       const order = await uncaptured(world);
@@ -334,7 +338,7 @@ export const plays: Record<EntryKind, Play | null> = {
   },
   unknown_object: {
     reach: async (world) => {
-      const { object } = await openPayment(world.simulator.provider, { reference: randomUUID() });
+      const { object } = await openPayment(world.provider, { reference: randomUUID() });
       await world.desk.checkout.providerEvent({
         id: `evt-${object}`,
         type: 'payment_intent.created',
@@ -364,16 +368,6 @@ export const plays: Record<EntryKind, Play | null> = {
       dismiss: { order: 'closed', kept: 0 },
     },
   },
-  // What the comparison finds is played by test/services/reconcile-findings.test.ts.
-  no_reference: null,
-  unknown_order: null,
-  unknown_payment: null,
-  amount_differs: null,
-  captured_differs: null,
-  refunded_differs: null,
-  reservation_stands: null,
-  missing_there: null,
-  no_payment: null,
 };
 
 /** A payment that was ended because it did not match: it stays on the list until it was seen. */
