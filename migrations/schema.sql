@@ -3576,10 +3576,10 @@ BEGIN
 END $$;
 
 --
--- Name: operator_give_up_refund(uuid); Type: FUNCTION; Schema: public; Owner: -
+-- Name: operator_give_up_refund(uuid, text); Type: FUNCTION; Schema: public; Owner: -
 --
 
-CREATE FUNCTION public.operator_give_up_refund(p_operation uuid) RETURNS jsonb
+CREATE FUNCTION public.operator_give_up_refund(p_operation uuid, p_actor text) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -3593,6 +3593,7 @@ BEGIN
     RETURN operator_result('not_possible', m.order_id);
   END IF;
   PERFORM refund_settle(p_operation, 'refused', NULL, NULL, 'the provider does not list it any more', NULL, NULL);
+  UPDATE money_operations SET decision = operator_decision('retry', p_actor) WHERE operation_id = p_operation;
   RETURN operator_result('done', m.order_id);
 END $$;
 
