@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { counted } from '../core/counted.ts';
-import { type AddressRule, urlFault } from '../fulfilment/webhook-addresses.ts';
+import { type AddressRule, judgeEntered } from '../fulfilment/webhook-addresses.ts';
 import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
 import { createEvents } from '../sales/events.ts';
 import {
@@ -67,13 +67,12 @@ export function registerWebhookCommands(program: Command, context: WebhookContex
     .option('--url <url>', 'https://…')
     .option('--on <happening...>', onHelp)
     .option('--note <text>', 'for people')
-    .action((id: string, flags: { url?: string; on?: string[]; note?: string }) => {
+    .action(async (id: string, flags: { url?: string; on?: string[]; note?: string }) => {
       const wanted = happeningsIn(context, flags.on);
       if (wanted === null) return;
-      const fault = flags.url === undefined ? null : urlFault(flags.url, context.addresses());
-      if (fault) return context.fail(fault);
       const { url, note } = flags;
-      return changeCommand(context, id, { url, note, happenings: wanted }, 'changed');
+      if (url !== undefined && !(await isAllowed(context, url))) return;
+      await changeCommand(context, id, { url, note, happenings: wanted }, 'changed');
     });
   for (const [name, state, text] of [
     ['enable', 'active', 'Send to an endpoint again, what it is owed first.'],
@@ -143,11 +142,18 @@ function registerDeliveryCommands(webhooks: Command, context: WebhookContext): v
     );
 }
 
+/** Says why not, or what should be known of an address that is accepted. */
+async function isAllowed(context: WebhookContext, url: string): Promise<boolean> {
+  const { fault, warning } = await judgeEntered(url, context.addresses(), context.clock);
+  if (fault) context.fail(fault);
+  else if (warning) context.progress(warning);
+  return fault === null;
+}
+
 async function addCommand(context: WebhookContext, url: string, flags: AddFlags): Promise<void> {
   const wanted = happeningsIn(context, flags.on);
   if (wanted === null) return;
-  const fault = urlFault(url, context.addresses());
-  if (fault) return context.fail(fault);
+  if (!(await isAllowed(context, url))) return;
   await withDatabase(context, async (db) => {
     const events = createEvents({ db, clock: context.clock });
     const event = flags.event === undefined ? null : await events.find(flags.event);

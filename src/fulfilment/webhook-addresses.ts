@@ -1,6 +1,7 @@
 import dns from 'node:dns/promises';
 import net from 'node:net';
 import ipaddr from 'ipaddr.js';
+import type { Clock } from '../runtime/clock.ts';
 
 /**
  * Where webhooks may go. An organiser names the address, and the server that sends stands inside a network: without this rule
@@ -48,7 +49,9 @@ export function urlFault(text: string, rule: AddressRule): string | null {
   if (net.isIP(host) !== 0 && !isPublicAddress(host)) {
     return `This address is not on the public internet. ${ownNetwork}`;
   }
-  if (/^localhost\.?$|\.(localhost|local|internal)\.?$/.test(host)) {
+  // A name of one label (`postgres`) is known to a network of one's own alone.
+  const isOwnName = net.isIP(host) === 0 && !/[^.]\.[^.]/.test(host);
+  if (isOwnName || /\.(localhost|local|internal)\.?$/.test(host)) {
     return `This name is not on the public internet. ${ownNetwork}`;
   }
   return null;
@@ -58,6 +61,9 @@ export function urlFault(text: string, rule: AddressRule): string | null {
 export class AddressRefused extends Error {
   override readonly name = 'AddressRefused';
 }
+
+/** Nothing is known of the name now; that may change. */
+class NameUnknown extends AddressRefused {}
 
 /**
  * The addresses that a connection may be made to: all of the name's, each of them looked at; one that is not allowed refuses
@@ -71,11 +77,54 @@ export async function allowedAddresses(
   signal: AbortSignal,
 ): Promise<{ address: string; family: 4 | 6 }[]> {
   const found = net.isIP(host) === 0 ? await resolve(host, signal) : [host];
-  if (found.length === 0) throw new AddressRefused('The name has no address.');
+  if (found.length === 0) throw new NameUnknown('The name has no address.');
   if (!rule.privateAllowed && !found.every(isPublicAddress)) {
     throw new AddressRefused('The name leads to an address that is not on the public internet.');
   }
   return found.map((address) => ({ address, family: net.isIP(address) as 4 | 6 }));
+}
+
+/** The one judgement of an endpoint's address: when it is entered, and again before each delivery. */
+export async function allowedTarget(
+  text: string,
+  { privateAllowed, resolve }: AddressRule & { resolve?: Resolve },
+  signal: AbortSignal,
+): Promise<{ url: URL; addresses: { address: string; family: 4 | 6 }[] }> {
+  const fault = urlFault(text, { privateAllowed });
+  if (fault) throw new AddressRefused(fault);
+  const url = new URL(text);
+  const ask = resolve ?? (privateAllowed ? resolveOwnName : resolvePublicName);
+  return { url, addresses: await allowedAddresses(hostOf(url), { privateAllowed }, ask, signal) };
+}
+
+/** Milliseconds that whoever enters an address waits for name servers. */
+const entryPatienceMs = 5_000;
+const unknownName =
+  'The name has no address yet, or the name servers did not answer. It was accepted, and is looked up again for each delivery: check the spelling.';
+
+/**
+ * For an address that is being entered. `fault`: it is refused. `warning`: it is accepted although nothing is known of its name, as
+ * an endpoint may be entered before its name is, and a name server that is away must not keep one out.
+ */
+export async function judgeEntered(
+  text: string,
+  rule: AddressRule & { resolve?: Resolve },
+  clock: Pick<Clock, 'after'>,
+): Promise<{ fault: string | null; warning: string | null }> {
+  const giveUp = new AbortController();
+  const cancel = clock.after(entryPatienceMs, () => giveUp.abort());
+  try {
+    await Promise.race([
+      allowedTarget(text, rule, giveUp.signal),
+      new Promise((_, reject) => giveUp.signal.addEventListener('abort', () => reject(giveUp.signal.reason))),
+    ]);
+    return { fault: null, warning: null };
+  } catch (error) {
+    const isRefused = error instanceof AddressRefused && !(error instanceof NameUnknown);
+    return isRefused ? { fault: error.message, warning: null } : { fault: null, warning: unknownName };
+  } finally {
+    cancel();
+  }
 }
 
 /**

@@ -3,16 +3,7 @@ import https from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../runtime/clock.ts';
 import type { TakenDelivery } from '../sales/webhook-endpoints.ts';
-import {
-  AddressRefused,
-  type AddressRule,
-  allowedAddresses,
-  hostOf,
-  type Resolve,
-  resolveOwnName,
-  resolvePublicName,
-  urlFault,
-} from './webhook-addresses.ts';
+import { AddressRefused, type AddressRule, allowedTarget, type Resolve } from './webhook-addresses.ts';
 import { attemptHeader, deliveryHeader, signatureHeader, signatureOf } from './webhook-signature.ts';
 
 /** What came of one attempt: taken (2xx), or why not, in our words. Nothing that a receiver writes is in it but its status. */
@@ -59,7 +50,6 @@ const errorWords: Record<string, string> = {
 /** Sends one delivery once. Never rejects: whatever goes wrong is an outcome. */
 export function createWebhookSender(options: WebhookSenderOptions): SendWebhook {
   const { clock, timeoutMs = webhookTimeoutMs } = options;
-  const resolve = options.resolve ?? (options.privateAllowed ? resolveOwnName : resolvePublicName);
 
   return async (delivery, stop) => {
     const began = clock.monotonic();
@@ -74,12 +64,9 @@ export function createWebhookSender(options: WebhookSenderOptions): SendWebhook 
     stop?.addEventListener('abort', onStop, { once: true });
     if (stop?.aborted) giveUp.abort();
     try {
-      const fault = urlFault(delivery.url, options);
-      if (fault) return ended(null, fault);
-      const url = new URL(delivery.url);
-      const addresses = await unlessAborted(
+      const { url, addresses } = await unlessAborted(
         giveUp.signal,
-        allowedAddresses(hostOf(url), options, resolve, giveUp.signal),
+        allowedTarget(delivery.url, options, giveUp.signal),
       );
       const status = await post(url, delivery, { addresses, signal: giveUp.signal, now: clock.now() });
       return ended(status, answerFault(status));

@@ -1,8 +1,9 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { type AddressRule, urlFault } from '../fulfilment/webhook-addresses.ts';
+import { type AddressRule, judgeEntered } from '../fulfilment/webhook-addresses.ts';
 import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
+import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import type { Db } from '../sales/db.ts';
 import type { Events } from '../sales/events.ts';
@@ -29,6 +30,7 @@ export interface OrganiserWebhooksDeps {
   db: Db;
   events: Pick<Events, 'find'>;
   random: Random;
+  clock: Clock;
   addresses: AddressRule;
 }
 
@@ -130,13 +132,14 @@ function registerEndpoints(
         tags,
         security,
         summary: 'Add a webhook endpoint; the answer alone holds its secret',
+        description: '`warning`: the endpoint was accepted although its name has no address now.',
         body: EndpointBody,
       },
     },
     async (request, reply) => {
       const actor = await requireSession(request);
       const { url, event, note = null } = request.body;
-      refuseUrl(url, deps.addresses);
+      const judged = await judgeUrl(url, deps);
       const found = event === undefined ? null : await events.find(event);
       if (event !== undefined && !found) throw problem('unknown_event', { field: '/event' });
       const secret = newWebhookSecret(random);
@@ -155,7 +158,7 @@ function registerEndpoints(
           detail: `There are ${webhookBounds.endpointsMax} endpoints already: remove one first.`,
         });
       }
-      return reply.code(201).send({ ...endpointView(outcome.endpoint), secret });
+      return reply.code(201).send({ ...endpointView(outcome.endpoint), ...judged, secret });
     },
   );
 
@@ -172,10 +175,11 @@ function registerEndpoints(
     },
     async (request) => {
       const actor = await requireSession(request);
-      if (request.body.url !== undefined) refuseUrl(request.body.url, deps.addresses);
+      const { url } = request.body;
+      const judged = url === undefined ? {} : await judgeUrl(url, deps);
       const outcome = await changeEndpoint(db, request.params.endpoint, request.body, actor);
       if (outcome.kind === 'unknown') throw problem('unknown_endpoint');
-      return endpointView(outcome.endpoint);
+      return { ...endpointView(outcome.endpoint), ...judged };
     },
   );
 
@@ -322,9 +326,14 @@ function registerDeliveries(
   );
 }
 
-function refuseUrl(url: string, rule: AddressRule): void {
-  const fault = urlFault(url, rule);
+/** Refuses an address that deliveries would not go to. Returns what the organiser should know of one that is accepted. */
+async function judgeUrl(
+  url: string,
+  { addresses, clock }: OrganiserWebhooksDeps,
+): Promise<{ warning?: string }> {
+  const { fault, warning } = await judgeEntered(url, addresses, clock);
   if (fault) throw problem('invalid_field', { field: '/url', detail: fault });
+  return warning === null ? {} : { warning };
 }
 
 const isoOrNull = (at: number | null): string | null => (at === null ? null : iso(at));

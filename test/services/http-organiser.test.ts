@@ -500,6 +500,18 @@ describe('organiser', () => {
     }
   });
 
+  test('a webhook address inside our network is refused when it is entered', async () => {
+    const refused = await call('POST', '/webhooks', { body: { url: 'https://postgres:5432/' } });
+    assert.deepEqual([refused.status, refused.body.field], [400, '/url'], bytesOf(refused.body));
+    const made = await call('POST', '/webhooks', { body: { url: 'https://hooks.invalid/in' } });
+    assert.equal(made.status, 201);
+    assert.match(made.body.warning, /no address yet/);
+    const changed = await call('PATCH', `/webhooks/${made.body.endpoint}`, {
+      body: { url: 'https://redis:6379/' },
+    });
+    assert.deepEqual([changed.status, changed.body.field], [400, '/url']);
+  });
+
   test('names with script in them come out as text', async () => {
     const name = '<img src=x onerror=alert(1)>';
     const plan = await call('POST', '/plans', { raw: bytesOf({ ...(stadium() as object), name }) });

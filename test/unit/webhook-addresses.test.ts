@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Stripe from 'stripe';
-import { allowedAddresses, isPublicAddress, urlFault } from '../../src/fulfilment/webhook-addresses.ts';
+import {
+  allowedAddresses,
+  isPublicAddress,
+  judgeEntered,
+  urlFault,
+} from '../../src/fulfilment/webhook-addresses.ts';
 import { newWebhookSecret, signatureOf } from '../../src/fulfilment/webhook-signature.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 
 const never = new AbortController().signal;
@@ -70,6 +76,8 @@ test('an endpoint’s address is https on the public internet, however the host 
     'https://:word@example.org/',
     'https://example.org/#part',
     'https://localhost/',
+    'https://postgres:5432/',
+    'https://redis./',
     'https://localhost./',
     'https://a.localhost/',
     'https://db.internal/',
@@ -109,6 +117,31 @@ test('one address of a name that is not public refuses the whole name', async ()
   ]);
   for (const host of ['half.example', 'mapped.example', 'none.example', '127.0.0.1', '::1']) {
     await assert.rejects(of(host), { name: 'AddressRefused' }, host);
+  }
+});
+
+test('an address is judged when it is entered as it is before each delivery; a name that is not known yet is accepted with a word', async () => {
+  const names: Record<string, string[] | Error> = {
+    'good.example': ['1.1.1.1'],
+    'inside.example': ['10.0.0.5'],
+    'none.example': [],
+    'lost.example': Object.assign(new Error('away'), { code: 'EAI_AGAIN' }),
+  };
+  const resolve = async (host: string): Promise<string[]> => {
+    const found = names[host]!;
+    if (found instanceof Error) throw found;
+    return found;
+  };
+  const judge = (text: string, privateAllowed = false) =>
+    judgeEntered(text, { privateAllowed, resolve }, systemClock);
+  assert.deepEqual(await judge('https://good.example/in'), { fault: null, warning: null });
+  assert.match((await judge('https://inside.example:5432/')).fault!, /not on the public internet/);
+  assert.deepEqual(await judge('http://inside.example:5432/', true), { fault: null, warning: null });
+  assert.match((await judge('https://postgres:5432/')).fault!, /ONSALE_WEBHOOKS_PRIVATE=yes/);
+  for (const url of ['https://none.example/', 'https://lost.example/']) {
+    const { fault, warning } = await judge(url);
+    assert.equal(fault, null, url);
+    assert.match(warning!, /no address yet/, url);
   }
 });
 

@@ -229,12 +229,13 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
       event: event === '' ? undefined : event,
       note: note.trim() === '' ? null : note.trim(),
     };
-    const answer = await call<{ secret: string }>(base, { method: 'POST', body });
+    const answer = await call<{ secret: string; warning?: string }>(base, { method: 'POST', body });
     setBusy(false);
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setUrl('');
     setNote('');
-    onSaid({ tone: 'good', text: words.secret(answer.body.secret) });
+    const { secret, warning = '' } = answer.body;
+    onSaid({ tone: 'good', text: `${words.secret(secret)} ${warning}`.trim() });
     props.onChanged();
   };
 
