@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { counted } from '../core/counted.ts';
 import {
   type CountedLimit,
   cooldownDefault,
@@ -18,6 +19,7 @@ import {
   allowBuyer,
   changeLimits,
   endAllowance,
+  findBuyer,
   listAllowances,
 } from '../sales/limits.ts';
 import { durationMs } from './audit.ts';
@@ -75,6 +77,15 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     .option('--json', 'print JSON')
     .action((id: string, flags: SetFlags, command: Command) => setCommand(context, id, flags, command));
   limits
+    .command('find')
+    .description('What counts against the limits of one buyer, named by the reference that a refusal shows.')
+    .argument('<event>')
+    .argument('<reference>', 'of a browser, or sub: and the name of an account')
+    .option('--json', 'print JSON')
+    .action((id: string, reference: string, flags: { json?: boolean }) =>
+      findCommand(context, id, reference, flags),
+    );
+  limits
     .command('allow')
     .description(
       'Except one buyer from every limit of the event, and end a cooldown. It is in the audit log.',
@@ -115,6 +126,32 @@ function showCommand(context: CliContext, id: string, flags: { json?: boolean })
         `In a cooldown now: ${count}`,
         allowances.length === 0 ? 'No exceptions.' : 'Exceptions:',
         ...allowances.map((one) => `  ${allowanceText(one)}`),
+      ].join('\n'),
+    );
+  });
+}
+
+function findCommand(
+  context: CliContext,
+  id: string,
+  reference: string,
+  flags: { json?: boolean },
+): Promise<void> {
+  return withEvent(context, id, async (db, _events, event) => {
+    const found = await findBuyer(db, event.eventNo, reference);
+    if (flags.json) return context.print(JSON.stringify(found));
+    const { bought, unpaid, unpaidHolds, coolingUntil, excepted, orders } = found;
+    const cooling =
+      coolingUntil === null ? '' : `, in a cooldown until ${new Date(coolingUntil).toISOString()}`;
+    context.print(
+      [
+        `Seats bought: ${bought}, reserved and unpaid: ${unpaid}`,
+        `Unpaid holds in a row: ${unpaidHolds}${cooling}`,
+        excepted ? 'An exception is in force.' : 'No exception is in force.',
+        ...orders.map(
+          (one) =>
+            `  ${one.order}  ${one.state}${one.reason === null ? '' : ` (${one.reason})`}  ${counted(one.seats, 'seat')}  ${new Date(one.createdAt).toISOString()}`,
+        ),
       ].join('\n'),
     );
   });

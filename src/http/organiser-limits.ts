@@ -18,6 +18,7 @@ import {
   allowBuyer,
   changeLimits,
   endAllowance,
+  findBuyer,
   listAllowances,
 } from '../sales/limits.ts';
 import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
@@ -87,6 +88,9 @@ const LimitsBody = Type.Object(
   { additionalProperties: false },
 );
 
+/** Of a browser, or of an account that a platform named. */
+const referencePattern = '^([A-Za-z0-9_-]{22}|sub:[\\x21-\\x7e]{1,200})$';
+
 const AllowanceBody = Type.Object(
   {
     account: Type.Optional(
@@ -98,7 +102,7 @@ const AllowanceBody = Type.Object(
     ),
     visitor: Type.Optional(
       Type.String({
-        pattern: '^([A-Za-z0-9_-]{22}|sub:[\\x21-\\x7e]{1,200})$',
+        pattern: referencePattern,
         description:
           'The reference that the buyer’s page shows: of his browser, or of his account where it has one.',
       }),
@@ -111,6 +115,10 @@ const AllowanceBody = Type.Object(
 );
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+const ReferenceParams = Type.Object({
+  event: Type.String({ maxLength: 40 }),
+  reference: Type.String({ pattern: referencePattern }),
+});
 const AllowanceParams = Type.Object({
   event: Type.String({ maxLength: 40 }),
   allowance: Type.String({ pattern: uuidPattern }),
@@ -161,6 +169,34 @@ export function registerOrganiserLimits(
         allowances: allowances.map(allowanceView),
         coolingCount: cooling.count,
         cooling: cooling.cooldowns.map((one) => ({ ...one, until: iso(one.until) })),
+      };
+    },
+  );
+
+  app.get(
+    '/api/organiser/events/:event/limits/buyers/:reference',
+    {
+      schema: {
+        tags,
+        security,
+        summary: 'What counts against the limits of one buyer',
+        description:
+          'Named by the reference that a refusal shows. Nobody of that reference: everything is 0.',
+        params: ReferenceParams,
+      },
+    },
+    async (request) => {
+      await requireSession(request);
+      const event = await eventOf(request.params.event);
+      const { coolingUntil, orders, ...standing } = await findBuyer(
+        db,
+        event.eventNo,
+        request.params.reference,
+      );
+      return {
+        ...standing,
+        coolingUntil: iso(coolingUntil),
+        orders: orders.map((one) => ({ ...one, createdAt: iso(one.createdAt) })),
       };
     },
   );

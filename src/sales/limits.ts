@@ -60,6 +60,45 @@ export interface Allowance {
   inForce: boolean;
 }
 
+/** What counts against a buyer's limits, for whoever is asked why the buyer was refused. */
+export interface BuyerStanding {
+  reference: string;
+  /** Seats of paid and confirmed orders, refunded ones left out; of orders that are not paid yet. */
+  bought: number;
+  unpaid: number;
+  /** Holds that ended unpaid one after the other, and epoch ms until which no new one is granted. */
+  unpaidHolds: number;
+  coolingUntil: number | null;
+  excepted: boolean;
+  /** Newest first. */
+  orders: { order: OrderId; state: string; reason: string | null; seats: number; createdAt: number }[];
+}
+
+const ordersOfStanding = 20;
+
+/** `reference`: of a browser, or the account that its platform proved, as refusals show it. */
+export async function findBuyer(db: Db, event: EventNo, reference: string): Promise<BuyerStanding> {
+  const [row] = await db.query<{ result: BuyerStanding }>(
+    'limits_find',
+    `WITH mine AS MATERIALIZED (
+    SELECT o.*, (SELECT count(*) FROM tickets t WHERE t.event_no = $1 AND t.order_id = o.order_id AND t.status <> 'cancelled') AS n
+    FROM orders o WHERE event_no = $1 AND (visitor = $2 OR holder = $2))
+  SELECT jsonb_build_object('reference', $2,
+    'bought', (SELECT coalesce(sum(n), 0) FROM mine WHERE state IN ('confirmed','paid')),
+    'unpaid', (SELECT coalesce(sum(n), 0) FROM mine WHERE state IN ('reserved','authorised')),
+    'unpaidHolds', coalesce((SELECT max(unpaid) FROM cooldowns
+      WHERE event_no = $1 AND kind <> 'address' AND subject = $2), 0),
+    'coolingUntil', (SELECT max(epoch_ms(until)) FROM cooldowns
+      WHERE event_no = $1 AND kind <> 'address' AND subject = $2 AND until > clock_timestamp()),
+    'excepted', limit_is_lifted($1, $2, $2),
+    'orders', coalesce((SELECT jsonb_agg(jsonb_build_object('order', order_id, 'state', state, 'reason', reason,
+        'seats', cardinality(seats), 'createdAt', epoch_ms(created_at)) ORDER BY created_at DESC)
+      FROM (SELECT * FROM mine ORDER BY created_at DESC LIMIT $3) newest), '[]')) AS result`,
+    [event, reference, ordersOfStanding],
+  );
+  return row!.result;
+}
+
 /** Whom an exception is for: named in one of three ways; an order stands for its account and its browser. */
 export type AllowedBuyer = { account: string } | { visitor: Visitor } | { order: OrderId };
 

@@ -8,7 +8,7 @@ import { createPace } from '../../src/http/pace.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
-import { createTestBuyer } from '../support/buyer.ts';
+import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 
 /** What a new event starts with, and what a script with many cookie jars gets from it. */
 const limits = newEventLimits(6);
@@ -23,9 +23,12 @@ const seatsFrom = (first: number, count: number) => Array.from({ length: count }
 
 describe('bounds of a new event', () => {
   let app: TestApp;
+  let organiser: TestBuyer;
   const scope = testScope();
   test.before(async () => {
     app = await startTestApp(scope, { seats: 400, settings: limits });
+    organiser = createTestBuyer(app.url, 'none');
+    assert.equal((await organiser.post('/api/organiser/sessions', app.app.organiser)).status, 200);
   });
   test.after(() => scope.close());
 
@@ -43,8 +46,6 @@ describe('bounds of a new event', () => {
   }
 
   async function exceptBuyer(reference: unknown): Promise<void> {
-    const organiser = createTestBuyer(app.url, 'none');
-    assert.equal((await organiser.post('/api/organiser/sessions', app.app.organiser)).status, 200);
     const allowed = await organiser.post(`/api/organiser/events/${app.event}/limits/allowances`, {
       visitor: reference,
       reason: 'called us',
@@ -142,6 +143,12 @@ describe('bounds of a new event', () => {
     assert.deepEqual([refused.body.code, refused.body.reason], ['order_ended', 'card_limit']);
     assert.equal(refused.body.reference, visitorOf(fresh.buyer.client.cookies()));
     await exceptBuyer(reference);
+    const standing = (await organiser.get(`/api/organiser/events/${app.event}/limits/buyers/${reference}`))
+      .body;
+    assert.deepEqual(
+      [standing.bought, standing.unpaid, standing.excepted, standing.orders.length],
+      [12, 0, true, 3],
+    );
     const again = await buyer.holdSeats(pass, [112]);
     const lifted = await buyer.order(again.body.hold, me);
     assert.equal(lifted.status, 201, JSON.stringify(lifted.body));
