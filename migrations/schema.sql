@@ -4924,6 +4924,8 @@ DECLARE
   v_last bigint;
   v_new bigint;
   v_now timestamptz;
+  v_numbers bigint[];       -- by place in p_visitors; null: not remembered
+  v_issued timestamptz[];
 BEGIN
   SELECT e.phase, e.on_sale_at INTO STRICT v_phase, v_opens FROM events e WHERE e.event_no = p_event;
   IF v_phase NOT IN ('pre_queue','open','paused','sold_out') THEN
@@ -4938,16 +4940,18 @@ BEGIN
   END IF;
   v_now := clock_timestamp();
 
-  WITH asked AS (
-    SELECT a.visitor, min(a.place) AS place FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place) GROUP BY a.visitor
-  ), fresh AS (
-    SELECT a.visitor, row_number() OVER (ORDER BY a.place) AS nth FROM asked a
-    -- Each looked up by itself (here and below): as a join it would read all that is remembered, without statistics.
-    WHERE coalesce((SELECT r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor), '-infinity')
-          <= v_now - p_memory_ms * interval '1 ms'
-  )
+  -- Each looked up by itself: as a join it would read all that is remembered, without statistics.
+  SELECT array_agg(r.number ORDER BY a.place), array_agg(r.issued_at ORDER BY a.place) INTO v_numbers, v_issued
+  FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place)
+  LEFT JOIN LATERAL (
+    SELECT r.number, r.issued_at FROM queue_recent r
+    WHERE r.event_no = p_event AND r.visitor = a.visitor AND r.issued_at > v_now - p_memory_ms * interval '1 ms' OFFSET 0) r ON true;
+
   INSERT INTO queue_recent AS r (event_no, visitor, shard, number, issued_at)
-    SELECT p_event, f.visitor, p_shard, v_last + f.nth, v_now FROM fresh f
+    SELECT p_event, f.visitor, p_shard, v_last + row_number() OVER (ORDER BY f.place), v_now
+    FROM (SELECT a.visitor, min(a.place) AS place
+          FROM unnest(p_visitors, v_numbers) WITH ORDINALITY AS a (visitor, number, place)
+          WHERE a.number IS NULL GROUP BY a.visitor) f
     ON CONFLICT (event_no, visitor)
       DO UPDATE SET shard = excluded.shard, number = excluded.number, issued_at = excluded.issued_at;
   GET DIAGNOSTICS v_new = ROW_COUNT;
@@ -4964,13 +4968,14 @@ BEGIN
       ON CONFLICT (event_no, shard, second) DO UPDATE SET last = greatest(w.last, excluded.last);
   END IF;
 
+  -- New ones are numbered by the first place of each visitor, as above.
   RETURN QUERY
-    SELECT v_phase, v_opens, r.number, r.issued_at,
-      r.number <= v_last OR row_number() OVER (PARTITION BY a.visitor ORDER BY a.place) > 1
-    FROM unnest(p_visitors) WITH ORDINALITY AS a (visitor, place)
-    CROSS JOIN LATERAL (
-      SELECT r.number, r.issued_at FROM queue_recent r WHERE r.event_no = p_event AND r.visitor = a.visitor OFFSET 0) r
-    ORDER BY a.place;
+    SELECT v_phase, v_opens,
+      coalesce(x.number, v_last + dense_rank() OVER (PARTITION BY x.number IS NULL ORDER BY x.first)),
+      coalesce(x.issued, v_now), x.number IS NOT NULL OR x.place > x.first
+    FROM (SELECT a.*, min(a.place) OVER (PARTITION BY a.visitor) AS first
+          FROM unnest(p_visitors, v_numbers, v_issued) WITH ORDINALITY AS a (visitor, number, issued, place)) x
+    ORDER BY x.place;
 END $$;
 
 --

@@ -94,6 +94,27 @@ test('W1: sweeping while people join loses and repeats nothing', async (t) => {
   assert.equal(new Set(drawn).size, 1_500);
 });
 
+test('W1: a batch is answered although the sweep forgets its visitors while it runs', async (t) => {
+  const { database, event, room } = await setUp(t);
+  const known = names(100);
+  const before = (await room.join(event, 0, known)).map((outcome) => joined(outcome).number);
+  // The new one's insert takes half a second, in which all the others reach the end of their minute.
+  await database.query(`CREATE FUNCTION wait_a_moment() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`);
+  await database.query(
+    'CREATE TRIGGER slow BEFORE INSERT ON queue_recent FOR EACH ROW EXECUTE FUNCTION wait_a_moment()',
+  );
+  await database.query(`UPDATE queue_recent SET issued_at = clock_timestamp() - interval '59.8 seconds'`);
+  const joining = room.join(event, 0, [...known, ...names(1, 'new')]);
+  let forgotten = 0;
+  while (forgotten < known.length) forgotten += await room.sweep(event);
+  const answers = (await joining).map((outcome) => joined(outcome));
+  assert.deepEqual(
+    answers.map(({ number, repeated }) => [number, repeated]),
+    [...before.map((number) => [number, true]), [101, false]],
+  );
+});
+
 test('W3: 200 concurrent redeems of one visitor give one pass for one token', async (t) => {
   const { database, event, room } = await setUp(t);
   const [visitor] = names(1) as [string];
