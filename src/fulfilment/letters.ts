@@ -235,7 +235,8 @@ function failedWhy({ reason, eventName }: IssuedOrder): string {
 }
 
 function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
-  if (amount === 0) return 'No money goes back for them.';
+  // What went back before counts: by goodwill, at the provider, or by the buyer's own bank.
+  if (amount === 0) return 'No further money goes back for them.';
   if (issued.reason === 'capture_refused' && amount === undefined)
     return 'Your payment could not be taken. You have not been charged.';
   const days = 'It may take your bank some days to show it.';

@@ -264,12 +264,13 @@ export function registerOrders(app: App, deps: HttpDeps): void {
 /** What buyers get back and whether they have it. One that failed is still owed, and is the organiser's to send again. */
 async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'refunds'>> {
   if (state !== 'paid' && state !== 'cancelled') return {};
-  const made = (await deps.refundsOf(order)).filter(({ amount }) => amount > 0);
+  const decided = await deps.refundsOf(order);
+  const made = decided.filter(({ amount }) => amount > 0);
   // What came back without us: refunds that were made at the provider, and what the buyer's own bank gave back for good.
   const reversed = (await deps.reversalsOf(order)).filter(({ state }) =>
     ['pending', 'done', 'lost'].includes(state),
   );
-  if (made.length + reversed.length === 0) return {};
+  if (decided.length + reversed.length === 0) return {};
   return {
     refunds: [...made, ...reversed].map((refund) => ({
       amount: refund.amount,

@@ -85,6 +85,70 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     assert.equal(all.body.refunds.length, 1);
   });
 
+  test('P8: a refund made at the provider and a dispute: on the organiser’s list and the order’s page, decided over HTTP and at the command line', async () => {
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustBuy([150, 151]);
+    const intentOf = async (of: string) => (await app.simulator.ledgerOf(of)).intents[0]!.id;
+    const listed = async (kind: string, of: string) => {
+      const { body } = await call('GET', '/attention');
+      return body.entries.find((one: Record<string, unknown>) => one.kind === kind && one.order === of);
+    };
+    await app.simulator.refundByHand(await intentOf(order), 1_000);
+    await until(async () => (await listed('foreign_refund', order)) !== undefined, 'the entry');
+    const { body: shown } = await call('GET', `/orders/${order}`);
+    assert.deepEqual(
+      shown.reversals.map((one: Record<string, unknown>) => [one.kind, one.state, one.amount, one.taken]),
+      [['refund', 'done', 1_000, 1_000]],
+    );
+    const page = await buyer.get(`/api/orders/${order}`);
+    assert.deepEqual(
+      [page.body.state, page.body.refunds.length, page.body.refunds[0].amount],
+      ['paid', 1, 1_000],
+    );
+    const would = await call('POST', `/orders/${order}/refunds`, { reason: 'x', preview: true });
+    assert.equal(would.body.amount, shown.amount - 1_000);
+    const both = await call(
+      'POST',
+      `/orders/${order}/refunds`,
+      { reason: 'x', pays: false, goodwill: 1 },
+      key(),
+    );
+    assert.deepEqual([both.status, both.body.field], [400, '/goodwill']);
+    // One ticket at the command line, paying nothing; the other by the entry's own action.
+    const [first] = shown.tickets;
+    const unpaid = await cli(
+      'refund',
+      'order',
+      order,
+      '--ticket',
+      first.ticket,
+      '--unpaid',
+      '--reason',
+      'x',
+      '--json',
+    );
+    assert.deepEqual([unpaid.code, JSON.parse(unpaid.out).amount], [0, 0], unpaid.err);
+    const { entry } = await listed('foreign_refund', order);
+    const note = { note: 'agreed by phone' };
+    assert.equal((await call('POST', `/attention/${entry}/cancel_tickets`, {})).body.field, '/note');
+    assert.equal((await call('POST', `/attention/${entry}/cancel_tickets`, note)).status, 200);
+    const twice = await call('POST', `/attention/${entry}/cancel_tickets`, note);
+    assert.equal(twice.body.repeated, true, JSON.stringify(twice.body));
+    assert.equal(await listed('foreign_refund', order), undefined);
+    assert.equal((await buyer.get(`/api/orders/${order}`)).body.state, 'cancelled');
+
+    const another = await app.admitted();
+    const other = await another.mustBuy([152]);
+    await app.simulator.dispute(await intentOf(other.order));
+    await until(async () => (await listed('dispute_opened', other.order)) !== undefined, 'the dispute');
+    const left = await call('POST', `/orders/${other.order}/refunds`, { reason: 'x', preview: true });
+    assert.equal(left.body.amount, 0);
+    const ended = await call('POST', `/orders/${other.order}/refunds`, { reason: 'x', pays: false }, key());
+    assert.deepEqual([ended.status, ended.body.amount, ended.body.state], [201, 0, 'done']);
+    const over = await another.get(`/api/orders/${other.order}`);
+    assert.deepEqual([over.body.state, over.body.refunds], ['cancelled', []], 'no money is promised');
+  });
+
   test('the command line refunds, lists what failed and settles it; a worker gives the money back', async () => {
     const buyer = await app.admitted();
     const { order } = await buyer.mustBuy([20, 21]);

@@ -116,6 +116,22 @@ function OneOrder({ id, event }: { id: string; event: OrganiserEvent }) {
               </ul>
             </>
           )}
+          {(order.reversals ?? []).length > 0 && (
+            <>
+              <h4>{words.reversalsTitle}</h4>
+              <ul class="plain">
+                {order.reversals?.map(({ reversal, kind, amount, currency, state, createdAt }) => (
+                  <li key={reversal}>
+                    {words.reversal[kind](
+                      money(amount, currency),
+                      words.reversalStates[state] ?? state,
+                      shortDateTime(createdAt),
+                    )}
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
           {(order.returned ?? []).length > 0 && (
             <>
               <h4>{words.returnedTitle}</h4>
@@ -146,6 +162,7 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
   const [tickets, setTickets] = useState<ReadonlySet<string>>(new Set(valid.map(({ ticket }) => ticket)));
   const [fees, setFees] = useState(true);
   const [block, setBlock] = useState(false);
+  const [unpaid, setUnpaid] = useState(false);
   const [goodwill, setGoodwill] = useState('');
   const [reason, setReason] = useState('');
   const [asked, setAsked] = useState<{ body: object; amount: number; key: string } | null>(null);
@@ -168,7 +185,8 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
       tickets: [...tickets],
       fees: fees ? 'returned' : 'kept',
       seats: block ? 'block' : 'release',
-      goodwill: sum,
+      goodwill: unpaid ? 0 : sum,
+      ...(unpaid ? { pays: false } : {}),
       reason: reason.trim(),
     };
     const would = await send({ ...body, preview: true });
@@ -228,6 +246,11 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
       <label>
         <input type="checkbox" checked={block} onChange={() => setBlock(!block)} /> {words.block}
       </label>
+      {(order.reversals ?? []).length > 0 && (
+        <label>
+          <input type="checkbox" checked={unpaid} onChange={() => setUnpaid(!unpaid)} /> {words.unpaid}
+        </label>
+      )}
       <div class="columns">
         <Field
           id="refund-goodwill"

@@ -69,6 +69,14 @@ export interface OrganiserOrder {
   }[];
   refunds?: OrganiserRefund[];
   /** Money that was taken without a sale and given back. */
+  reversals?: {
+    reversal: string;
+    kind: 'refund' | 'dispute';
+    amount: number;
+    currency: string;
+    state: string;
+    createdAt: string;
+  }[];
   returned?: { amount: number; at: string; object: string }[];
 }
 

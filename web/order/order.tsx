@@ -196,7 +196,10 @@ function sayCancelled(order: OrderAnswer, reason: string, again: Said['link']): 
     case 'event_cancelled':
       return { title: words.eventCancelledTitle, text: [words.ticketsOver, ...money], tone: 'warn' };
     case 'refunded':
-      return { title: words.refundedTitle, text: [reason, ...money], tone: 'warn' };
+      // Its tickets were cancelled without paying: the money is elsewhere, such as in a dispute of the buyer's bank.
+      return order.refunds?.length === 0
+        ? { title: words.cancelledTitle, text: [words.cancelledUnpaid], tone: 'warn' }
+        : { title: words.refundedTitle, text: [reason, ...money], tone: 'warn' };
     default:
       return { title: words.cancelledTitle, text: money, tone: 'warn' };
   }

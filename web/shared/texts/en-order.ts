@@ -79,6 +79,8 @@ export const orderTexts = {
   returned: (amount: string, at: string) => `${amount} was taken and given back to the same card on ${at}.`,
   cancelledBank: 'Banks take a few days to show what was given back.',
   cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
+  cancelledUnpaid:
+    'Its tickets are not valid any more. The organiser gives no money back for them now. If this is a mistake, write to the organiser with the number of this order.',
   ends: {
     not_paid_in_time: 'It was not paid in time, and the seats went back on sale. Nothing was charged.',
     late_payment:
