@@ -224,6 +224,26 @@ describe('a purchase over HTTP', () => {
     assert.equal((await buyer.hold([next!], { key: 'another' })).status, 201);
   });
 
+  test('a ticket of a cancelled event is valid nowhere, also before its order is refunded', async () => {
+    const buyer = await app.admitted();
+    const { order } = await buyer.mustBuy(seats(1));
+    const { email, password } = app.app.organiser;
+    const { token } = (await app.buyer().post('/api/organiser/sessions', { email, password })).body;
+    const headers = { authorization: `Bearer ${token}` };
+    const seen = () => app.buyer().request('GET', `/api/organiser/orders/${order}`, { headers });
+    assert.deepEqual((await seen()).body.tickets[0].valid, true);
+    await app.database.query(`UPDATE events SET phase = 'cancelled' WHERE event_no = $1`, [app.eventNo]);
+    await until(async () => (await seen()).body.tickets[0].valid === false, 'the cancelled event');
+    assert.deepEqual((await seen()).body.tickets[0].refundable, true);
+    const mine = await buyer.get(`/api/orders/${order}`);
+    assert.deepEqual([mine.body.state, mine.body.eventCancelled], ['paid', true]);
+    const tickets = await buyer.tickets(order);
+    assert.deepEqual([tickets.status, tickets.body.code], [410, 'event_cancelled']);
+    assert.equal((await buyer.request('GET', `/api/orders/${order}/tickets.pdf`)).status, 409);
+    await app.database.query(`UPDATE events SET phase = 'open' WHERE event_no = $1`, [app.eventNo]);
+    await until(async () => (await seen()).body.tickets[0].valid === true, 'the event to be on again');
+  });
+
   test('a bought order is not closed, and its seats are taken', async () => {
     const buyer = await app.admitted();
     const wanted = seats(2);

@@ -65,6 +65,24 @@ test('what ended tells about the money as it is', () => {
     /not been charged/,
   );
   assert.match(composeLetter('order.closed_late', parts)?.text ?? '', /not been charged/);
+  const reasons: [string, RegExp][] = [
+    ['seats_lost', /seats could not be kept/],
+    ['limit', /with your e-mail address/],
+    ['card_limit', /with the card that you used/],
+    ['payment_mismatch', /did not match your order/],
+    ['event_cancelled', /The Show will not take place/],
+  ];
+  for (const [reason, why] of reasons) {
+    const failed = composeLetter('order.failed', {
+      ...parts,
+      issued: { ...issued, state: 'closed', reason },
+    });
+    assert.match(failed?.text ?? '', why);
+    assert.match(failed?.text ?? '', /You have not been charged/);
+    assert.equal(/choose seats again/.test(failed!.text), reason !== 'event_cancelled', reason);
+  }
+  const came = composeLetter('refund.failed', { ...parts, detail: { amount: 5_250 } });
+  assert.match(came?.text ?? '', /€52\.50 was given back[\s\S]*sent it back[\s\S]*still owed/);
   const some = composeLetter('refund.created', { ...parts, detail: { amount: 5_250, seats: [2] } });
   assert.match(
     some?.text ?? '',

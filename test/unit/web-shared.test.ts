@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { phases } from '../../src/core/phase.ts';
 import { minorOf } from '../../web/console/fields.tsx';
 import { isNewer } from '../../web/shared/api.ts';
-import { createServerClock } from '../../web/shared/clock.ts';
+import { createServerClock, lookAgainMs } from '../../web/shared/clock.ts';
 import { createAttempts, createKeep } from '../../web/shared/storage.ts';
 import { clockFace, money, plural } from '../../web/shared/texts/format.ts';
 import { texts } from '../../web/shared/texts/texts.ts';
@@ -77,6 +77,12 @@ test('countdowns and plurals', () => {
   assert.equal(clockFace(3_909_000), '1:05:09');
   assert.equal(plural(1, { one: '# seat', other: '# seats' }), '1 seat');
   assert.equal(plural(1200, { one: '# seat', other: '# seats' }), '1,200 seats');
+});
+
+test('a page looks at a payment more rarely the longer it takes, and never sooner than the server wants', () => {
+  const gaps = [1, 2, 3, 4, 5, 6, 50].map((looks) => Math.round(lookAgainMs(looks) / 1000));
+  assert.deepEqual(gaps, [2, 3, 4, 5, 8, 10, 10]);
+  assert.equal(lookAgainMs(1, 8_000), 8_000);
 });
 
 test('every phase and every way an order ends has its words, and whatever charged nothing says so', () => {
