@@ -4562,6 +4562,7 @@ CREATE FUNCTION public.partition_holds(p_event integer, p_partition smallint, p_
          NULL, NULL, NULL
     FROM orders o CROSS JOIN LATERAL (VALUES (o.hold_id), (o.former_hold_id)) u (hold_id)
    WHERE p_mark IS NULL AND o.event_no = p_event AND o.partition = p_partition AND o.state NOT IN ('reserved','authorised')
+     AND u.hold_id IS NOT NULL
      AND u.hold_id NOT IN (SELECT hold_id FROM holds h WHERE event_no = p_event AND NOT hold_is_forgotten(h, clock_timestamp()))
 $$;
 
