@@ -12,7 +12,7 @@ import { testScope, until } from '../support/app.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
 import { type Answer, createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 import { programArguments } from '../support/program.ts';
-import { withoutRedis } from '../support/redis.ts';
+import { testRedis, untilReplicated, withoutRedis } from '../support/redis.ts';
 import { type RedisApp, startRedisApp } from '../support/redis-app.ts';
 import { serverProcess } from '../support/server-process.ts';
 import { auditEvent } from '../support/stage.ts';
@@ -208,9 +208,19 @@ async function reasonOf(app: RedisApp, partition: number): Promise<string> {
 }
 
 /** What the partition's server is to suffer, each in one of its own: an app is shared, and most of it is waiting. */
-const losses = ['flushed', 'frozen', 'old', 'readonly', 'full', 'killed', 'forgetful', 'away'] as const;
+const losses = [
+  'flushed',
+  'frozen',
+  'old',
+  'readonly',
+  'full',
+  'killed',
+  'forgetful',
+  'away',
+  'overwritten',
+] as const;
 type Loss = (typeof losses)[number];
-const sections = ['101', '102', '103', '104', '105', '129', '130', '131'];
+const sections = ['101', '102', '103', '104', '105', '129', '130', '131', '132'];
 
 describe('a Redis is lost', { skip: withoutRedis }, () => {
   const scope = testScope();
@@ -313,6 +323,35 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       await its.endGrace();
       await its.restored();
       for (const seat of [one!, two!]) assert.equal(await outcomeOf(seat), 'taken');
+      await pays(keeper!);
+    });
+
+    test('S3 D1: overwritten by a stale copy while it was a replica for an instant: the holder keeps the seat', async (t) => {
+      const {
+        redis,
+        seats: [one],
+        ...its
+      } = at('overwritten');
+      const client = redis.client();
+      const copy = (await testRedis(t)).client();
+      for (const each of [client, copy]) await each.config('SET', 'repl-diskless-sync-delay', '0');
+      await copy.replicaof('127.0.0.1', redis.port);
+      await untilReplicated(copy);
+      await copy.replicaof('NO', 'ONE');
+      const [keeper] = await holders(app, [one!]);
+      await client.replicaof('127.0.0.1', copy.options.port!);
+      await untilReplicated(client);
+      await client.replicaof('NO', 'ONE');
+      const rival = outcomeOf(one!);
+      await its.degraded();
+      // The last, if the leader looked in just that instant.
+      assert.match(await its.reason(), /^(untrusted|forgot|read_only)$/);
+      await presentOnce(keeper!);
+      await its.endGrace();
+      assert.equal(await rival, 'taken');
+      await its.restored();
+      assert.equal((await present(keeper!)).status, 200);
+      assert.equal(await outcomeOf(one!), 'taken');
       await pays(keeper!);
     });
 
