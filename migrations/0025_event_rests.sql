@@ -126,3 +126,16 @@ BEGIN
         OR e.performance_at > clock_timestamp() - interval '1 day')
     ORDER BY e.event_no;
 END $$;
+
+-- The event's lock, shared, by whoever can have it at once. Who cannot is told which event it was, and waits for it without a
+-- connection (src/sales/locked-events.ts): a lock that is held alone for long must not take the connections of other events.
+-- Behind one that waits for the lock alone nobody gets it, so that it is not kept waiting for ever.
+CREATE OR REPLACE FUNCTION event_lock_shared(p_event integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_try_advisory_xact_lock_shared(20260, p_event) THEN RETURN; END IF;
+  RAISE lock_not_available USING MESSAGE = format('event %s is locked', p_event),
+    DETAIL = format('locked event %s', p_event);
+END $$;
+CREATE FUNCTION event_lock_is_free(p_event integer) RETURNS boolean LANGUAGE sql AS $$
+  SELECT pg_try_advisory_xact_lock_shared(20260, p_event)
+$$;

@@ -1,4 +1,5 @@
 import { assert } from '../core/outcome.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import type { HoldCommand, HoldOutcome } from './arbiter.ts';
 import { type CheckedClaim, checkedClaim } from './claims.ts';
 
@@ -45,7 +46,8 @@ export function createHoldBatcher(options: {
   const { alone, many, claimsPerCall = claimsPerCallMax } = options;
   const lines = new Map<string, Line>();
 
-  async function answer(batch: Waiting[]): Promise<void> {
+  /** Returns the fault that all of the batch met, or null. */
+  async function answer(batch: Waiting[]): Promise<unknown> {
     try {
       const outcomes = await many(batch);
       assert(outcomes.length === batch.length, 'a place for the answer to each claim of a batch');
@@ -55,14 +57,21 @@ export function createHoldBatcher(options: {
         // It may wait for a seat's lock, and nobody behind it should.
         else void alone(one).then(one.resolve, one.reject);
       });
+      return null;
     } catch (fault) {
       for (const one of batch) one.reject(fault);
+      return fault;
     }
   }
 
   async function serve(key: string, line: Line): Promise<void> {
     line.busy = true;
-    while (line.waiting.length > 0) await answer(line.waiting.splice(0, claimsPerCall));
+    while (line.waiting.length > 0) {
+      const fault = await answer(line.waiting.splice(0, claimsPerCall));
+      // The event is locked: those behind have waited as long for the same.
+      if (!(fault instanceof StoreFault) || fault.code !== 'store_busy') continue;
+      for (const one of line.waiting.splice(0)) one.reject(fault);
+    }
     line.busy = false;
     lines.delete(key);
   }

@@ -61,7 +61,8 @@ export interface PostgresArbiterOptions {
  */
 export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOptions): Arbiter {
   const ask = <Row>(operation: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>
-    db.query<Row>(`arbiter_${operation}`, statements[operation], values);
+    // The first value of each is the event.
+    db.query<Row>(`arbiter_${operation}`, statements[operation], values, values[0] as EventNo);
   const answerOf = async (
     operation: keyof typeof statements,
     values: readonly unknown[],

@@ -1,16 +1,20 @@
 import pg from 'pg';
+import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
+import { createEventLanes } from './event-lanes.ts';
+import { createLockedEvents, lockedPatienceMs } from './locked-events.ts';
 
 /** One call to Postgres: a statement or a function. There is no transaction across calls, so none is open while anybody thinks. */
 export interface Db {
   /**
    * Runs a named (prepared) statement. `int8` comes back as number, `timestamptz` as epoch ms (number, null kept).
    * Serialisation failures, deadlocks and lock time-outs are retried a few times; every other fault is a `StoreFault` or, for a
-   * violated constraint, the driver's error with its `code`.
+   * violated constraint, the driver's error with its `code`. A call that meets an event's lock waits for it without a
+   * connection. `event`: the event that the call is of, so that no event uses all connections.
    */
-  query<Row>(name: string, text: string, values?: readonly unknown[]): Promise<Row[]>;
+  query<Row>(name: string, text: string, values?: readonly unknown[], event?: EventNo): Promise<Row[]>;
   close(): Promise<void>;
 }
 
@@ -79,15 +83,34 @@ export function createDb(options: DbOptions): Db {
     if (!pool.ending) log.warn({ reason: error.message }, 'idle Postgres connection lost');
   });
 
-  async function query<Row>(name: string, text: string, values: readonly unknown[] = []): Promise<Row[]> {
-    for (let attempt = 0; ; attempt++) {
+  const lanes = createEventLanes({ connections: options.poolSize, clock });
+  const locked = createLockedEvents({
+    clock,
+    isFree: async (event) => {
+      const { rows } = await runOnce('event_lock_is_free', 'SELECT event_lock_is_free($1) AS free', [event]);
+      return rows[0].free;
+    },
+  });
+
+  async function query<Row>(
+    name: string,
+    text: string,
+    values: readonly unknown[] = [],
+    event?: EventNo,
+  ): Promise<Row[]> {
+    let lockedUntil: number | null = null;
+    for (let attempt = 0; ; ) {
       try {
-        const result = await runOnce(name, text, values);
+        const result = await lanes.run(event, () => runOnce(name, text, values));
         return result.rows as Row[];
       } catch (error) {
-        const code = (error as { code?: string }).code ?? '';
-        if (attempt < (retriesMax[code] ?? 0)) {
+        const met = lockedEventOf(error);
+        if (met !== null) {
+          lockedUntil ??= clock.monotonic() + lockedPatienceMs;
+          if (await locked.free(met, lockedUntil - clock.monotonic())) continue;
+        } else if (attempt < retriesOf(error)) {
           await clock.sleep(5 * 2 ** attempt);
+          attempt += 1;
           continue;
         }
         throw faultOf(error);
@@ -118,6 +141,20 @@ export function createDb(options: DbOptions): Db {
   }
 
   return { query, close: () => pool.end() };
+}
+
+/** The event whose lock the call found taken (event_lock_shared); null for any other error. */
+function lockedEventOf(error: unknown): EventNo | null {
+  const { code, detail = '' } = error as { code?: string; detail?: string };
+  const found = code === '55P03' ? /^locked event (\d+)$/.exec(detail) : null;
+  return found ? Number(found[1]) : null;
+}
+
+function retriesOf(error: unknown): number {
+  const { code = '', where = '' } = error as { code?: string; where?: string };
+  // Whoever wants the lock alone has waited for it in its line, with a connection: once is enough.
+  if (code === '55P03' && where.includes('event_lock_alone')) return 0;
+  return retriesMax[code] ?? 0;
 }
 
 function isServerError(error: unknown): boolean {

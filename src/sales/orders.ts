@@ -42,11 +42,13 @@ export async function reserveOrder(db: Db, command: ReserveCommand): Promise<Res
           'order_reserve',
           'SELECT order_reserve($1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',
           values,
+          command.event,
         )
       : await db.query<Answer<ReserveOutcome>>(
           'order_reserve_with_code',
           'SELECT order_reserve_with_code($14, $1, $2, $3, $4, $5, to_timestamp($6::float8 / 1000), $7, $8, $9, $10, $11, $12, $13) AS result',
           [...values, accessCode],
+          command.event,
         );
   return rows[0]!.result;
 }
@@ -56,6 +58,7 @@ export async function abandonHold(db: Db, hold: Hold, order: OrderId): ReturnTyp
     'order_abandon',
     'SELECT order_abandon($1, $2, $3, $4, $5, $6) AS result',
     [order, hold.hold, hold.event, hold.partition, hold.visitor, hold.holder],
+    hold.event,
   );
   return rows[0]!.result;
 }
@@ -84,6 +87,7 @@ export async function findOpenOrder(db: Db, event: EventNo, visitor: Visitor): P
     `SELECT order_json(o) AS result FROM orders o
      WHERE event_no = $1 AND visitor = $2 AND state IN ('reserved','authorised')`,
     [event, visitor],
+    event,
   );
   return rows[0]?.result ?? null;
 }

@@ -49,6 +49,8 @@ export function createPostgresRedeem(db: Db): WaitingRoom['redeem'] {
           one.resolve(outcomes[index]!);
         });
       } catch (fault) {
+        // The event is locked: those behind have waited as long for the same.
+        if (fault instanceof StoreFault && fault.code === 'store_busy') batch.push(...line.splice(0));
         for (const one of batch) one.reject(fault);
       }
     }
@@ -85,6 +87,7 @@ async function redeemAll(db: Db, event: EventNo, commands: RedeemCommand[]): Pro
       commands.map((one) => one.passId),
       commands.map((one) => one.sessionMs),
     ],
+    event,
   );
   assert(rows.length === commands.length, 'each redeem of a batch has its answer');
   return rows.map(redeemOutcome);

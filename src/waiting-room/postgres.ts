@@ -33,13 +33,12 @@ export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & Ad
     async join(event, shard, visitors) {
       assert(visitors.length <= joinBatchMax, `a batch of joins has at most ${joinBatchMax}`);
       if (visitors.length === 0) return [];
-      const rows = await db.query<JoinRow>('queue_join', 'SELECT * FROM queue_join($1, $2, $3, $4, $5)', [
+      const rows = await db.query<JoinRow>(
+        'queue_join',
+        'SELECT * FROM queue_join($1, $2, $3, $4, $5)',
+        [event, shard, visitors, joinMemoryMs, ceilingStep],
         event,
-        shard,
-        visitors,
-        joinMemoryMs,
-        ceilingStep,
-      ]);
+      );
       return joinOutcomes(rows, shard, visitors.length);
     },
 
