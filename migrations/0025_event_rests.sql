@@ -139,3 +139,31 @@ END $$;
 CREATE FUNCTION event_lock_is_free(p_event integer) RETURNS boolean LANGUAGE sql AS $$
   SELECT pg_try_advisory_xact_lock_shared(20260, p_event)
 $$;
+
+-- A claim that met a seat's lock for too long, or was rolled back, and so was not decided: which of its seats others have, or
+-- are just deciding about (p_named; otherwise an empty list when no group of p_size seats can be had). NULL when nothing
+-- speaks against it, when this store does not decide now, or when the id or the visitor has a hold already. Waits for nothing.
+CREATE FUNCTION arbiter_refusal(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text,
+  p_seats integer[], p_size integer, p_named boolean) RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+  v_free integer[];
+BEGIN
+  PERFORM FROM event_partitions p JOIN events e USING (event_no)
+    WHERE p.event_no = p_event AND p.partition = p_partition AND p.mode = 'postgres' AND p.epoch = p_epoch
+      AND e.phase = 'open' AND (p.grace_until IS NULL OR p.grace_until <= clock_timestamp());
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  PERFORM FROM holds h WHERE h.event_no = p_event AND h.hold_id = p_hold;
+  IF FOUND THEN RETURN NULL; END IF;
+  PERFORM FROM holds h WHERE h.event_no = p_event AND h.visitor = p_visitor AND h.partition = p_partition
+    AND h.state = 'live';
+  IF FOUND THEN RETURN NULL; END IF;
+  v_free := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY (p_seats)
+      AND seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, clock_timestamp())
+    ORDER BY s.seat_no FOR SHARE SKIP LOCKED);
+  IF claim_finds(p_seats, p_size, v_free) THEN RETURN NULL; END IF;
+  RETURN CASE WHEN p_named THEN ARRAY(SELECT u FROM unnest(p_seats) u WHERE u <> ALL (v_free)) ELSE '{}'::integer[] END;
+END $$;
+ALTER FUNCTION arbiter_refusal SET plan_cache_mode = force_generic_plan;
+ALTER FUNCTION arbiter_refusal SET enable_seqscan = off;
+ALTER FUNCTION arbiter_refusal SET enable_bitmapscan = off;

@@ -116,7 +116,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             address,
             replaces,
             // The session ends by the stores' clock, not by ours.
-            notAfter: Math.min(time.in(claimPatienceMs) ?? pass.expiresAt, pass.expiresAt),
+            notAfter: Math.min((again ? null : time.in(claimPatienceMs)) ?? pass.expiresAt, pass.expiresAt),
           };
           const outcome = await underEpoch(deps, event, partition, (epoch) =>
             arbiter.hold({ ...command, epoch }),
@@ -124,8 +124,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           time.seen(command, outcome);
           if (outcome.kind !== 'too_late') return outcome;
           if (command.notAfter === pass.expiresAt) throw problem('pass_expired');
-          // It stood in our own queue for too long, and nothing was granted: its buyer still waits, so once more.
-          if (again || request.raw.destroyed) return outcome;
+          // It stood in our own queue for too long, and nothing was granted. Its buyer still waits: once more, however long it
+          // takes, so that a loser is told who has the seats, not that we are busy.
+          if (request.raw.socket.destroyed) return outcome;
         }
       };
       const wished = { event, house, wish, visitor, held, idIn, claim };

@@ -2,6 +2,7 @@ import type { EventNo, Hold, HoldId, PartitionNo } from '../core/hold.ts';
 import { holdLimits, seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import type { Db } from '../sales/db.ts';
 import type {
   Arbiter,
@@ -14,7 +15,7 @@ import type {
   SeatChange,
   Snapshot,
 } from './arbiter.ts';
-import { ascending, retryAfterMs } from './claims.ts';
+import { ascending, checkedClaim, retryAfterMs } from './claims.ts';
 import { createHoldBatcher, type SharedClaim } from './postgres-batch.ts';
 
 /** The row that every function of the arbiter answers; what a kind does not need is null. */
@@ -39,6 +40,7 @@ const statements = {
   load: 'SELECT * FROM arbiter_load($1,$2,$3,$4,$5,$6)',
   hold: 'SELECT * FROM arbiter_hold($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17)',
   hold_many: 'SELECT * FROM arbiter_hold_many($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)',
+  refusal: 'SELECT arbiter_refusal($1,$2,$3,$4,$5,$6,$7,$8) AS seats',
   recover: 'SELECT * FROM arbiter_recover($1,$2,$3,$4,$5)',
   find: 'SELECT * FROM arbiter_find($1,$2,$3)',
   extend: 'SELECT * FROM arbiter_extend($1,$2,$3,$4,$5,$6,$7)',
@@ -126,13 +128,40 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
   }
   const batcher = createHoldBatcher({ alone: holdAlone, many: holdMany, claimsPerCall });
 
+  /** A claim that came to no decision: the loser of a crowd at one seat is told so, however busy the store is. */
+  async function takenFrom(command: HoldCommand): Promise<number[] | null> {
+    const { event, partition, epoch, hold, visitor, claim, replaces } = command;
+    if (claim.kind === 'units' || replaces !== null) return null;
+    const { groups, quantity } = checkedClaim(command);
+    const rows = await ask<{ seats: number[] | null }>('refusal', [
+      event,
+      partition,
+      epoch,
+      hold,
+      visitor,
+      groups.flat(),
+      quantity,
+      claim.kind === 'seats',
+    ]).catch(() => []);
+    return rows[0]?.seats ?? null;
+  }
+
   return {
     async load({ event, partition, epoch, seats }) {
       const answer = await answerOf('load', [event, partition, epoch, ...changesOf(seats)]);
       return outcomeOf<LoadOutcome>(answer, { loaded: () => ({ kind: 'loaded', seats: seats.length }) });
     },
 
-    hold: async (command) => batcher.hold(command),
+    async hold(command) {
+      try {
+        return await batcher.hold(command);
+      } catch (fault) {
+        const taken =
+          fault instanceof StoreFault && fault.code === 'store_busy' && (await takenFrom(command));
+        if (taken) return { kind: 'taken', seats: taken };
+        throw fault;
+      }
+    },
 
     async recover({ event, partition, epoch, receipt, seatsMax }) {
       const answer = await answerOf('recover', [event, partition, epoch, receiptRowOf(receipt), seatsMax]);

@@ -34,7 +34,7 @@ const retriesMax: Record<string, number> = {
   '40001': 3,
   '40P01': 3,
   // lock_not_available (after 1 s): a crowd at one row; a second wait beats a buyer who has to ask again.
-  '55P03': 2,
+  '55P03': 1,
 };
 /** lock_not_available, query_canceled (statement_timeout). */
 const busyCodes = new Set(['55P03', '57014']);

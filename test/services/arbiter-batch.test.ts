@@ -135,6 +135,26 @@ test('a claim that waits for somebody’s decision holds up nobody who shared it
   assert.equal((await waiting).kind, 'granted');
 });
 
+test('a loser is told that the seat is taken although the winner’s decision takes seconds, and a seat that nobody has is not', async () => {
+  const { world, hold } = await open(16);
+  const client = await database.pool(1).connect();
+  await client.query('BEGIN');
+  await client.query('SELECT FROM seats WHERE event_no = $1 AND seat_no = 3 FOR UPDATE', [world.event]);
+  try {
+    const losers = await Promise.all(times(12, (i) => hold(i, `v-${i}`, seatsOf(3, 4))));
+    assert.deepEqual(
+      losers,
+      times(12, () => ({ kind: 'taken', seats: [3] })),
+    );
+    await client.query('SELECT event_lock_alone($1)', [world.event]);
+    await assert.rejects(hold(100, 'v-100', seatsOf(5)), { code: 'store_busy' });
+  } finally {
+    await client.query('ROLLBACK');
+    client.release();
+  }
+  assert.equal((await hold(101, 'v-101', seatsOf(3, 4))).kind, 'granted');
+});
+
 test('paused, a batch is told so, each claim of it', async () => {
   const { world, hold } = await open(16);
   await world.setPhase('paused');

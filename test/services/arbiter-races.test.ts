@@ -48,8 +48,8 @@ async function audit(world: ArbiterWorld): Promise<void> {
 }
 
 /**
- * Holds every seat of the event until all 20 connections wait for something, then lets go: what a claim has not locked by
- * then, it decides beside 19 others.
+ * Holds every seat of the event until all connections that one event may have (15 of 20) wait for something, then lets go: what
+ * a claim has not locked by then, it decides beside 14 others.
  */
 async function atOnce<T>(world: ArbiterWorld, start: () => Promise<T>[]): Promise<T[]> {
   const client = await database.pool(1).connect();
@@ -61,7 +61,7 @@ async function atOnce<T>(world: ArbiterWorld, start: () => Promise<T>[]): Promis
   // The claims give up after a second of waiting; a slow machine then races with fewer.
   const until = performance.now() + 700;
   while (performance.now() < until) {
-    if ((await database.query<{ n: number }>(waiting))[0]!.n >= 20) break;
+    if ((await database.query<{ n: number }>(waiting))[0]!.n >= 15) break;
   }
   await client.query('COMMIT');
   client.release();

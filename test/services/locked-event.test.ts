@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pg from 'pg';
+import type { HoldCommand, HoldOutcome } from '../../src/inventory/arbiter.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
@@ -29,7 +30,16 @@ async function lockAlone(database: TestDatabase, event: number): Promise<() => P
 }
 
 test('an event that is locked keeps no connection from others: they sell, its own buyers are told it is busy, nothing is lost', async (t) => {
-  const app = await startTestApp(t, { seats: 200 });
+  let onLate: ((command: HoldCommand) => Promise<HoldOutcome | null>) | null = null;
+  const app = await startTestApp(t, {
+    seats: 200,
+    replace: {
+      arbiter: (made) => ({
+        ...made,
+        hold: async (command) => (await onLate?.(command)) ?? (await made.hold(command)),
+      }),
+    },
+  });
   const other = await openCopy(app);
   const ordering = await Promise.all(
     Array.from({ length: buyersOfLocked }, async (_, i) => {
@@ -60,6 +70,19 @@ test('an event that is locked keeps no connection from others: they sell, its ow
     const ordered = await buyer.order(hold);
     assert.equal(ordered.status, 201, JSON.stringify(ordered.body));
   }
+
+  // A claim that reaches the store too late, twice, while others are granted: its buyer learns of the seat all the same.
+  const [slow, quick] = await Promise.all([app.admitted(), app.admitted()]);
+  let granted = buyersOfLocked;
+  onLate = async ({ notAfter, visitor }) => {
+    if (notAfter === null || notAfter > systemClock.now() + 60_000) return null;
+    if (visitor !== app.credentials.visitorOf(slow.cookies.get('onsale_visitor') ?? '')) return null;
+    const held = await quick.mustHold([granted++]);
+    await quick.request('DELETE', `/api/holds/${held.hold}`);
+    return { kind: 'too_late' };
+  };
+  const late = await slow.hold([0]);
+  assert.deepEqual([late.status, late.body.code], [409, 'taken'], JSON.stringify(late.body));
 });
 
 /** A second event on sale beside the first. */

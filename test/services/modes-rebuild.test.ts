@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
+import { systemClock } from '../../src/runtime/clock.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf, uuidOf } from '../support/stage.ts';
@@ -118,6 +119,13 @@ test('D1: a leader that pauses in mid-rebuild: its flip is refused, the next one
   await world.audit();
 });
 
+async function asksForLock(): Promise<boolean> {
+  const rows = await database.query(
+    `SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT event_lock_is_free%'`,
+  );
+  return rows.length > 0;
+}
+
 for (const change of ['move', 'degrade'] as const) {
   test(`D1: a hold that commits late is waited for by a ${change}, and one that waited for it is not granted`, async () => {
     const world = await modesWorld(database, db, postgres);
@@ -157,12 +165,12 @@ for (const change of ['move', 'degrade'] as const) {
         done = true;
       });
       await waiting(database, 1);
-      // And whoever comes now waits for the change.
+      // And whoever comes now waits for the change, without a connection: it asks whether the event is free.
       const next =
         change === 'move'
           ? world.hold('next', [6])
           : world.reserve({ ...world.receipt('next', [6], 1), epoch: rebuild });
-      await waiting(database, 2);
+      while (!(await asksForLock())) await systemClock.sleep(10);
       assert.equal(done, false);
       await commit();
       return [(await changed).kind, (await next).kind];
