@@ -963,6 +963,36 @@ BEGIN
 END $$;
 
 --
+-- Name: arbiter_refusal(integer, smallint, bigint, uuid, text, integer[], integer, boolean); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.arbiter_refusal(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text, p_seats integer[], p_size integer, p_named boolean) RETURNS integer[]
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+DECLARE
+  v_free integer[];
+BEGIN
+  PERFORM FROM event_partitions p JOIN events e USING (event_no)
+    WHERE p.event_no = p_event AND p.partition = p_partition AND p.mode = 'postgres' AND p.epoch = p_epoch
+      AND e.phase = 'open' AND (p.grace_until IS NULL OR p.grace_until <= clock_timestamp());
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  PERFORM FROM holds h WHERE h.event_no = p_event AND h.hold_id = p_hold;
+  IF FOUND THEN RETURN NULL; END IF;
+  PERFORM FROM holds h WHERE h.event_no = p_event AND h.visitor = p_visitor AND h.partition = p_partition
+    AND h.state = 'live';
+  IF FOUND THEN RETURN NULL; END IF;
+  v_free := ARRAY(SELECT s.seat_no FROM seats s
+    WHERE s.event_no = p_event AND s.partition = p_partition AND s.seat_no = ANY (p_seats)
+      AND seat_is_free(s.state, s.hold_until, s.hold_epoch, p_epoch, clock_timestamp())
+    ORDER BY s.seat_no FOR SHARE SKIP LOCKED);
+  IF claim_finds(p_seats, p_size, v_free) THEN RETURN NULL; END IF;
+  RETURN CASE WHEN p_named THEN ARRAY(SELECT u FROM unnest(p_seats) u WHERE u <> ALL (v_free)) ELSE '{}'::integer[] END;
+END $$;
+
+--
 -- Name: arbiter_release(integer, smallint, bigint, uuid, text, uuid); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -1966,12 +1996,27 @@ CREATE FUNCTION public.event_lock_alone(p_event integer) RETURNS void
     AS $$ SELECT pg_advisory_xact_lock(20260, p_event) $$;
 
 --
+-- Name: event_lock_is_free(integer); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.event_lock_is_free(p_event integer) RETURNS boolean
+    LANGUAGE sql
+    AS $$
+  SELECT pg_try_advisory_xact_lock_shared(20260, p_event)
+$$;
+
+--
 -- Name: event_lock_shared(integer); Type: FUNCTION; Schema: public; Owner: -
 --
 
 CREATE FUNCTION public.event_lock_shared(p_event integer) RETURNS void
-    LANGUAGE sql
-    AS $$ SELECT pg_advisory_xact_lock_shared(20260, p_event) $$;
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+  IF pg_try_advisory_xact_lock_shared(20260, p_event) THEN RETURN; END IF;
+  RAISE lock_not_available USING MESSAGE = format('event %s is locked', p_event),
+    DETAIL = format('locked event %s', p_event);
+END $$;
 
 --
 -- Name: event_opens_at(public.events); Type: FUNCTION; Schema: public; Owner: -
