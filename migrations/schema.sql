@@ -2958,6 +2958,10 @@ END $$;
 
 CREATE FUNCTION public.money_begin(p_operation uuid, p_order uuid, p_kind text, p_key text, p_client_key text, p_request text, p_instrument jsonb, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_order orders;
@@ -3013,6 +3017,10 @@ END $$;
 
 CREATE FUNCTION public.money_captured(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; v_paid orders;
@@ -3222,6 +3230,10 @@ END $$;
 
 CREATE FUNCTION public.money_refused(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -3321,6 +3333,10 @@ END $$;
 
 CREATE FUNCTION public.money_voided(p_operation uuid, p_answer jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -3820,6 +3836,10 @@ $$;
 
 CREATE FUNCTION public.order_close(p_order uuid, p_reason text, p_end_key text, p_owner text, p_lease_ms integer) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations;
@@ -4072,6 +4092,10 @@ $$;
 
 CREATE FUNCTION public.order_left(o public.orders) RETURNS bigint
     LANGUAGE sql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
   SELECT greatest(0, order_taken(o) - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id)
                      - (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id))::bigint
@@ -4192,6 +4216,10 @@ END $$;
 
 CREATE FUNCTION public.order_reserve(p_order uuid, p_hold uuid, p_event integer, p_partition smallint, p_epoch bigint, p_deadline timestamp with time zone, p_visitor text, p_holder text, p_account text, p_buyer jsonb, p_lines jsonb, p_order_fee bigint, p_currency text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   v_phase text; v_mode event_partitions; v_hold holds; v_order orders; v_seats integer[]; v_amount bigint;
@@ -4402,6 +4430,10 @@ $$;
 
 CREATE FUNCTION public.order_taken(o public.orders) RETURNS bigint
     LANGUAGE sql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
   SELECT coalesce((SELECT m.amount FROM money_operations m WHERE m.order_id = o.order_id AND m.kind = 'capture' AND m.state = 'done'),
                   o.amount)
@@ -5502,6 +5534,10 @@ $$;
 
 CREATE FUNCTION public.refund_make(p_refund uuid, p_order uuid, p_operation uuid, p_key text, p_request_key text, p_request text, p_actor text, p_reason text, p_tickets uuid[], p_fees text, p_goodwill bigint, p_seats text, p_step integer, p_cancellation boolean, p_owner text, p_lease_ms integer, p_pays boolean DEFAULT true) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; r refunds; v_named orders;
@@ -5649,6 +5685,10 @@ END $$;
 
 CREATE FUNCTION public.refund_settle(p_operation uuid, p_state text, p_due_ms integer, p_answer jsonb, p_detail text, p_attention text, p_new_key text) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; m money_operations; r refunds;
@@ -5731,6 +5771,10 @@ $$;
 
 CREATE FUNCTION public.reversals_record(p_order uuid, p_seen jsonb) RETURNS jsonb
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
   o orders; s record; v reversals;
