@@ -233,23 +233,3 @@ CREATE UNLOGGED TABLE provider_signals (
 UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = 'reconcile'
 WHERE kind = 'no_reference' AND settled_at IS NULL;
 CREATE INDEX provider_events_foreign ON provider_events (received_at) WHERE note = 'foreign';
-
--- A function that is replaced loses its settings: those of 0022, for what was replaced since, and for what refunds and events call.
-DO $$
-DECLARE
-  f regprocedure;
-BEGIN
-  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p
-            WHERE p.pronamespace = 'public'::regnamespace
-              AND p.proname IN ('queue_join','queue_redeem','queue_redeem_all',
-                                'order_reserve','order_reserve_with_code','order_abandon','order_confirm','order_close',
-                                'money_begin','money_opened','money_authorised','money_refused','money_park','money_end',
-                                'money_voided','money_captured','money_stray','refund_make','refund_settle','entry_check_in',
-                                'order_taken','order_left','reversals_record')
-  LOOP
-    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', f);
-  END LOOP;
-END $$;

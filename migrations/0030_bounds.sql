@@ -597,18 +597,3 @@ BEGIN
   PERFORM order_note(p_order, 'reserve', NULL, 'reserved');
   RETURN jsonb_build_object('kind', 'reserved', 'order', order_json(v_order), 'repeated', false, 'seats', v_decided);
 END $$;
-
--- A function that is replaced loses its settings (0022): again for what 0029 and this file replaced.
-DO $$
-DECLARE
-  f regprocedure;
-BEGIN
-  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p
-            WHERE p.pronamespace = 'public'::regnamespace AND p.proname IN ('order_reserve','order_close','money_begin')
-  LOOP
-    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', f);
-    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', f);
-  END LOOP;
-END $$;

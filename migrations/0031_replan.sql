@@ -76,3 +76,24 @@ BEGIN
       OR (s.state = 'available' AND (p.mode <> 'postgres'
         OR NOT seat_is_free(s.state, s.hold_until, s.hold_epoch, p.epoch, clock_timestamp())))));
 END $$;
+
+-- A function that is replaced loses its settings: those of 0022 again, for all that was replaced since (0023 to 0031), and for what
+-- refunds and the provider's events call.
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p
+            WHERE p.pronamespace = 'public'::regnamespace
+              AND p.proname IN ('queue_join','queue_redeem','queue_redeem_all',
+                                'order_reserve','order_reserve_with_code','order_abandon','order_confirm','order_close',
+                                'money_begin','money_opened','money_authorised','money_refused','money_park','money_end',
+                                'money_voided','money_captured','money_stray','refund_make','refund_settle','entry_check_in',
+                                'order_taken','order_left','reversals_record')
+  LOOP
+    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan', f);
+    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', f);
+    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', f);
+    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', f);
+  END LOOP;
+END $$;
