@@ -199,7 +199,12 @@ function createSlots({ clock, random, onChange }: TopologyOptions, nodes: Nodes)
       const asked = node.link?.send('cluster', ['SLOTS'], { timeoutMs: mapTimeoutMs });
       const reply = await asked?.catch(() => null);
       if (!reply || closed) continue;
-      map = slotMapOf(reply, hostOf(node.at));
+      try {
+        map = slotMapOf(reply, hostOf(node.at));
+      } catch {
+        // An answer that cannot be read is none. Nobody waits for most of these calls, so a rejection would end the process.
+        continue;
+      }
       const serving = new Set(primaries());
       for (const other of nodes.all()) if (!serving.has(other)) nodes.leave(other.at);
       onChange();
