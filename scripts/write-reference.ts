@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { openPaymentsReference } from '../src/http/attention-page.ts';
 import { errorsReference } from '../src/http/errors-page.ts';
 import { configReference } from '../src/runtime/config.ts';
 
@@ -8,3 +9,4 @@ const folder = path.resolve(import.meta.dirname, '../docs/reference');
 mkdirSync(folder, { recursive: true });
 writeFileSync(path.join(folder, 'configuration.md'), configReference());
 writeFileSync(path.join(folder, 'errors.md'), errorsReference());
+writeFileSync(path.join(folder, 'open-payments.md'), openPaymentsReference());

@@ -24,7 +24,12 @@ export const noteLengthMax = 500;
 const ListQuery = Type.Object({
   event: Type.Optional(Type.String({ maxLength: 40 })),
   after: Type.Optional(Type.String({ maxLength: 300, description: '`next` of the page before.' })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: entriesMax })),
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      description: `1 to ${entriesMax}; ${entriesDefault} when absent.`,
+    }),
+  ),
 });
 const EntryParams = Type.Object({
   entry: Type.String({ maxLength: 300 }),
@@ -59,7 +64,8 @@ export function registerOrganiserAttention(
     },
     async (request) => {
       await requireSession(request);
-      const { event: id, after, limit = entriesDefault } = request.query;
+      const { event: id, after } = request.query;
+      const limit = Number(request.query.limit ?? entriesDefault);
       const event = id === undefined ? null : await events.find(id);
       if (id !== undefined && !event) throw problem('unknown_event', { field: 'event' });
       const place = after === undefined ? null : placeOf(after);

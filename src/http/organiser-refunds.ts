@@ -395,7 +395,13 @@ export function problemOfRefund(
     case 'mismatch':
       return problem('idempotency_mismatch');
     case 'not_paid':
-      return problem('not_refundable', { extra: { state: outcome.order.state } });
+      return problem('not_refundable', {
+        ...(outcome.order.state === 'confirmed' && {
+          detail:
+            'Its payment is not complete yet. If that does not end within a minute, decide about it on the list of payments that need a decision.',
+        }),
+        extra: { state: outcome.order.state },
+      });
     case 'not_valid':
       return problem('tickets_not_valid', { field: '/tickets', extra: { tickets: outcome.tickets } });
     case 'too_much':

@@ -4,6 +4,7 @@ import { startTestApp, type TestApp, testScope, until } from '../support/app.ts'
 import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
 import { createTestBuyer } from '../support/buyer.ts';
 import { onsale } from '../support/onsale.ts';
+import { rawCall } from '../support/stripe-calls.ts';
 
 describe('refunds and cancelling over HTTP and at the command line', () => {
   const scope = testScope();
@@ -167,6 +168,101 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     assert.equal((await cli('refund', 'elsewhere', refund, '--note', 'x')).code, 1);
     assert.equal((await cli('refund', 'order', order, '--reason', 'again')).code, 1);
     assert.equal((await cli('refund', 'list', 'show', '--state', 'odd')).code, 1);
+  });
+
+  test('P2 P3: payments that need a decision, as API and at the command line: listed with what can be done, decided once', async () => {
+    const partly = async (seat: number): Promise<string> => {
+      const buyer = await app.admitted();
+      const { order } = await buyer.mustOrder([seat]);
+      const fault = await app.simulator.fault('unavailable', {
+        match: { route: 'capture', reference: order },
+      });
+      await buyer.pay(order);
+      await app.simulator.endFault(fault);
+      const { id } = (await app.simulator.ledger()).intents.find(({ reference }) => reference === order)!;
+      // By hand at the provider; where ours was quicker there is nothing to be decided.
+      const taken = await rawCall(app.simulator, 'payment_intents.capture', { id, amount_to_capture: '400' });
+      assert.equal(taken.status, 200, 'captured by hand before our next try');
+      return order;
+    };
+    const [first, second] = [await partly(40), await partly(41)];
+    await until(async () => (await call('GET', '/attention')).body.total === 2, 'both on the list', 60_000);
+
+    const page = await call('GET', '/attention?event=show&limit=1');
+    assert.deepEqual([page.status, page.body.total, page.body.entries.length], [200, 2, 1]);
+    const [entry] = page.body.entries;
+    assert.deepEqual(
+      [
+        entry.kind,
+        entry.order,
+        entry.orderState,
+        entry.captured,
+        entry.operation.kind,
+        entry.operation.state,
+      ],
+      ['captured_amount', first, 'confirmed', 400, 'capture', 'unknown'],
+    );
+    assert.ok(entry.ageMs >= 0 && entry.seatNames.length === 1 && entry.means && entry.charged);
+    assert.deepEqual(
+      entry.actions.map((one: { action: string; note: boolean }) => [one.action, one.note]),
+      [
+        ['look', false],
+        ['give_back', false],
+        ['accept', true],
+      ],
+    );
+    const rest = await call('GET', `/attention?limit=1&after=${encodeURIComponent(page.body.next)}`);
+    assert.deepEqual([rest.body.entries[0].order, rest.body.next], [second, null]);
+    const refund = await call('POST', `/orders/${first}/refunds`, { reason: 'asked for it' }, key());
+    assert.deepEqual([refund.status, refund.body.code], [409, 'not_refundable']);
+    assert.match(refund.body.detail, /list of payments/);
+
+    for (const [path, status, code] of [
+      ['/attention?event=none', 404, 'unknown_event'],
+      ['/attention?after=x', 400, 'invalid_field'],
+      ['/attention?after=999999999999999~operation-x', 200, undefined],
+      ['/attention?limit=0', 400, 'invalid_field'],
+    ] as const) {
+      const answer = await call('GET', path);
+      assert.deepEqual([answer.status, answer.body.code], [status, code], path);
+    }
+    for (const [path, body, status, code] of [
+      [`/attention/${entry.entry}/accept`, undefined, 400, 'invalid_field'],
+      [`/attention/${entry.entry}/retry`, undefined, 409, 'action_not_possible'],
+      [`/attention/${entry.entry}/explode`, undefined, 400, 'invalid_field'],
+      ['/attention/operation-x/look', undefined, 404, 'unknown_entry'],
+      ['/attention/finding-99999999999999999999/look', undefined, 404, 'unknown_entry'],
+      [`/attention/event-${'x'.repeat(60)}/dismiss`, { note: 'none of ours' }, 404, 'unknown_entry'],
+    ] as const) {
+      const answer = await call('POST', path, body);
+      assert.deepEqual([answer.status, answer.body.code], [status, code], path);
+    }
+
+    const note = { note: 'the rest was paid in cash' };
+    const accepted = await call('POST', `/attention/${entry.entry}/accept`, note);
+    assert.deepEqual([accepted.status, accepted.body], [200, { repeated: false, entry: null }]);
+    assert.ok((await call('POST', `/attention/${entry.entry}/accept`, note)).body.repeated);
+    assert.equal((await call('GET', `/orders/${first}`)).body.state, 'paid');
+    // No more than what was captured can be given back.
+    const would = await call('POST', `/orders/${first}/refunds`, { reason: 'fell ill', preview: true });
+    assert.equal(would.body.amount, 400);
+    const given = await call('POST', `/orders/${first}/refunds`, { reason: 'fell ill' }, key());
+    assert.deepEqual([given.body.state, given.body.amount], ['done', 400]);
+
+    const listed = await cli('payments', 'list', '--event', 'show');
+    assert.equal(listed.code, 1);
+    assert.match(listed.out, new RegExp(`order ${second} \\(confirmed\\)`));
+    const [, other] = /payments act (operation-[0-9a-f-]+) give_back/.exec(listed.out)!;
+    assert.equal((await cli('payments', 'act', other!, 'accept')).code, 1);
+    const back = await cli('payments', 'act', other!, 'give_back');
+    assert.equal(back.code, 0, back.err);
+    await until(
+      async () => (await call('GET', `/orders/${second}`)).body.returned.length === 1,
+      'the money to be given back',
+    );
+    const shown = await call('GET', `/orders/${second}`);
+    assert.deepEqual([shown.body.state, shown.body.returned[0].amount], ['cancelled', 400]);
+    assert.equal((await cli('payments', 'list')).code, 0);
   });
 
   test('W5 P8: the event is cancelled behind its confirmation; the line is told within a poll, orders are refunded', async () => {

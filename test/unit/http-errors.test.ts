@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { phases } from '../../src/core/phase.ts';
+import { openPaymentsReference } from '../../src/http/attention-page.ts';
 import { answerOf, problem, problemCodes, problemDocument } from '../../src/http/errors.ts';
 import { errorsReference } from '../../src/http/errors-page.ts';
 import { problemOfHold, problemOfPhase } from '../../src/http/outcomes.ts';
@@ -14,6 +15,15 @@ test('docs/reference/errors.md lists each code as the table has it', () => {
   assert.equal(
     fs.readFileSync(file, 'utf8'),
     errorsReference(),
+    'run: node --import tsx scripts/write-reference.ts',
+  );
+});
+
+test('docs/reference/open-payments.md lists each kind of entry as the table has it', () => {
+  const file = path.join(projectDir, 'docs/reference/open-payments.md');
+  assert.equal(
+    fs.readFileSync(file, 'utf8'),
+    openPaymentsReference(),
     'run: node --import tsx scripts/write-reference.ts',
   );
 });

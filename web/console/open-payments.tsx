@@ -1,8 +1,8 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../shared/api.ts';
 import { Confirm, Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
-import { dateTime, money } from '../shared/texts/format.ts';
+import { money, shortDateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { go, hashOf, placeOfEvent } from './place.ts';
@@ -23,6 +23,7 @@ interface Page {
 export function OpenPayments({ event, events }: { event: string | null; events: OrganiserEvent[] }) {
   const [page, setPage] = useState<Page | null>(null);
   const [said, setSaid] = useState<Said>(null);
+  const title = useRef<HTMLHeadingElement>(null);
 
   const load = async (after: string | null = null) => {
     const query = new URLSearchParams();
@@ -50,13 +51,17 @@ export function OpenPayments({ event, events }: { event: string | null; events: 
     else setSaid({ tone: 'good', text: action.action === 'look' ? words.looked : words.done(action.label) });
     if (action.action === 'look') window.setTimeout(() => void load(), afterLookMs);
     else await load();
+    // The button that was pressed is gone with its entry.
+    if (answer.kind === 'ok') title.current?.focus();
   };
 
   return (
     <section class="card stack">
-      <h2>{words.title}</h2>
+      <h2 tabIndex={-1} ref={title}>
+        {words.title}
+      </h2>
       <p class="muted">{words.help}</p>
-      <div class="row">
+      <div class="row ends">
         <div class="field">
           <label for="payments-event">{words.ofEvent}</label>
           <select
@@ -124,7 +129,7 @@ function Entry(props: { entry: OpenPayment; onAct: (action: Action, note: string
         <strong>{words.charged}:</strong> {entry.charged}
       </p>
       <dl class="facts">
-        <Fact term={words.since} value={dateTime(entry.since)} more={words.age(entry.ageMs)} />
+        <Fact term={words.since} value={shortDateTime(entry.since)} more={words.age(entry.ageMs)} />
         {operation && (
           <Fact
             term={words.operation}

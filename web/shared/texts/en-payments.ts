@@ -15,6 +15,7 @@ export const enPayments = {
   more: 'Show more',
   age: (ms: number) => {
     const minutes = Math.floor(ms / 60_000);
+    if (minutes < 1) return 'less than a minute old';
     if (minutes < 60) return plural(minutes, { one: '# minute old', other: '# minutes old' });
     const hours = Math.floor(minutes / 60);
     if (hours < 48) return plural(hours, { one: '# hour old', other: '# hours old' });
