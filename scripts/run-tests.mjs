@@ -10,7 +10,7 @@ const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
 /** These measure time with a crowd, and keep the machine busy: alone. */
-const crowds = /^(crowd-|gameday|race-|soak)/;
+const crowds = /^(crowd-|gameday|race-)/;
 /** In this order; what mostly waits (services, killed processes, browsers) side by side. */
 const stages = [
   { name: 'unit', concurrency: 2, folders: ['test', 'test/unit'] },

@@ -37,7 +37,7 @@ function frozen(name: keyof Stack['processes'], ms: number): Fault {
 const jobsKilled: Fault = {
   name: 'job worker killed',
   async play({ processes }) {
-    process.kill(await jobWorkerOf(processes.worker), 'SIGKILL');
+    process.kill(await jobWorkerOf(processes.third), 'SIGKILL');
   },
 };
 
@@ -45,7 +45,7 @@ function jobsFrozen(ms: number): Fault {
   return {
     name: `job worker frozen for ${ms / 1_000} s`,
     async play({ processes }) {
-      const pid = await jobWorkerOf(processes.worker);
+      const pid = await jobWorkerOf(processes.third);
       process.kill(pid, 'SIGSTOP');
       await sleep(ms);
       // Its parent may have ended it meanwhile.
@@ -131,12 +131,12 @@ export const allFaults: readonly Fault[] = [
   jobsKilled,
   redisKilled,
   postgresAway('fast', 5_000),
-  frozen('worker', 20_000),
+  frozen('third', 20_000),
   redisOlder(3_000),
   postgresAway('immediate', 30_000),
   jobsFrozen(20_000),
   redisFrozen(5_000),
-  startedWithout('worker', 8_000),
+  startedWithout('third', 8_000),
   frozen('first', 20_000),
   startedWithout('first', 8_000),
   restarted,
@@ -149,11 +149,11 @@ export const shortFaults: readonly Fault[] = [
   redisOlder(1_000),
 ];
 
-/** The child of the worker process that runs jobs. */
-async function jobWorkerOf(worker: OnsaleProcess): Promise<number> {
+/** The child of the process that runs jobs. */
+async function jobWorkerOf(owner: OnsaleProcess): Promise<number> {
   const until = systemClock.monotonic() + 30_000;
   for (;;) {
-    const found = childrenOf(worker.pid()).find((pid) => commandOf(pid).includes('job-worker'));
+    const found = childrenOf(owner.pid()).find((pid) => commandOf(pid).includes('job-worker'));
     if (found !== undefined) return found;
     if (systemClock.monotonic() > until) throw new Error('the process has no job worker');
     await sleep(100);

@@ -136,9 +136,8 @@ interface Parts {
 }
 
 async function readiness(stack: Stack): Promise<{ name: string; readyParts: Parts }[]> {
-  const { first, second } = stack.processes;
   return await Promise.all(
-    [first, second].map(async ({ name, url }) => {
+    Object.values(stack.processes).map(async ({ name, url }) => {
       const answer = await fetch(`${url}/readyz`);
       return { name, readyParts: ((await answer.json()) as { parts: Parts }).parts };
     }),
@@ -179,13 +178,13 @@ async function audited(stack: Stack): Promise<string[]> {
   }
 }
 
-/** A command on the installation, with the settings of its worker. */
+/** A command on the installation, with the settings of one of its processes. */
 function onsale(stack: Stack, args: readonly string[]): Promise<{ stdout: string; stderr: string }> {
   const env = {
     PATH: process.env.PATH,
     HOME: process.env.HOME,
     ...stack.env,
-    ONSALE_DATA_DIR: path.join(stack.folder, stack.processes.worker.name),
+    ONSALE_DATA_DIR: path.join(stack.folder, stack.processes.third.name),
   };
   return new Promise((resolve) => {
     const options = { cwd: projectDir, env, maxBuffer: 64 * 1024 * 1024 };

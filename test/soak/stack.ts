@@ -18,9 +18,8 @@ import { type OwnPostgres, startOwnPostgres } from './own-postgres.ts';
 /** One `onsale start` of the installation. */
 export interface OnsaleProcess {
   name: string;
-  roles: string;
   dataDir: string;
-  /** Its own address behind the proxy; empty without the web role. */
+  /** Its own address behind the proxy. */
   url: string;
   pid(): number;
   /** How often it ended although nobody ended it. */
@@ -29,7 +28,7 @@ export interface OnsaleProcess {
   start(): void;
   kill(): Promise<void>;
   stop(): Promise<number | null>;
-  /** Resolves when it answers (`web`) or says that it runs. */
+  /** Resolves when it answers. */
   ready(withinMs: number): Promise<void>;
 }
 
@@ -42,8 +41,8 @@ export interface Stack {
   redis: GameRedis;
   smtp: TestSmtp;
   simulator: TestSimulator;
-  /** Two that serve buyers and lead events, one that does the background work. */
-  processes: { first: OnsaleProcess; second: OnsaleProcess; worker: OnsaleProcess };
+  /** Each with all roles. */
+  processes: { first: OnsaleProcess; second: OnsaleProcess; third: OnsaleProcess };
   db: Db;
   env: Record<string, string>;
   folder: string;
@@ -72,7 +71,7 @@ export async function startStack(
   const smtp = await startTestSmtp(scope);
   const simulator = await startTestSimulator();
   scope.after(() => simulator.stop());
-  const ports = [await freePort(), await freePort()];
+  const ports = [await freePort(), await freePort(), await freePort()] as const;
   const env = {
     DATABASE_URL: postgres.url,
     REDIS_URL: redis.url,
@@ -86,28 +85,28 @@ export async function startStack(
     STRIPE_WEBHOOK_SECRET: simulator.webhookSecret,
     STRIPE_API_BASE: simulator.url,
   };
-  const make = (name: string, roles: string, port?: number): OnsaleProcess => {
-    const made = onsaleProcess({ name, roles, port, env, folder });
+  const make = (name: string, port: number): OnsaleProcess => {
+    const made = onsaleProcess({ name, port, env, folder });
     scope.after(async () => void (await made.stop()));
     return made;
   };
   const processes = {
-    first: make('first', 'web,controller', ports[0]),
-    second: make('second', 'web,controller', ports[1]),
-    worker: make('worker', 'worker'),
+    first: make('first', ports[0]),
+    second: make('second', ports[1]),
+    third: make('third', ports[2]),
   };
   // The first one brings the schema; then they start side by side.
   processes.first.start();
   await processes.first.ready(90_000);
   // Tickets are signed with one key, wherever they are shown.
-  for (const { dataDir } of [processes.second, processes.worker]) {
+  for (const { dataDir } of [processes.second, processes.third]) {
     fs.mkdirSync(dataDir, { recursive: true });
     for (const file of Object.values(ticketKeyFiles(processes.first.dataDir)))
       fs.copyFileSync(file, path.join(dataDir, path.basename(file)));
   }
   processes.second.start();
-  processes.worker.start();
-  await Promise.all([processes.second.ready(90_000), processes.worker.ready(90_000)]);
+  processes.third.start();
+  await Promise.all([processes.second.ready(90_000), processes.third.ready(90_000)]);
   const nginx = await startNginx({ binary: nginxBinary, folder, ports });
   scope.after(() => nginx.stop());
   await simulator.webhooksTo(`${nginx.url}/api/webhooks/stripe`);
@@ -149,12 +148,11 @@ export async function startStack(
 
 function onsaleProcess(given: {
   name: string;
-  roles: string;
   port?: number;
   env: Record<string, string>;
   folder: string;
 }): OnsaleProcess {
-  const { name, roles, port, folder } = given;
+  const { name, port, folder } = given;
   const log = path.join(folder, `${name}.log`);
   const dataDir = path.join(folder, name);
   let child: ChildProcess | null = null;
@@ -164,14 +162,14 @@ function onsaleProcess(given: {
 
   function start(): void {
     const output = fs.openSync(log, 'a');
-    const started = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo', '--roles', roles], {
+    const started = spawn(process.execPath, ['bin/onsale.mjs', 'start', '--no-demo'], {
       cwd: projectDir,
       env: {
         PATH: process.env.PATH,
         HOME: process.env.HOME,
         ...given.env,
         ONSALE_DATA_DIR: dataDir,
-        ...(port === undefined ? {} : { PORT: String(port) }),
+        PORT: String(port),
       },
       stdio: ['ignore', output, output],
     });
@@ -195,9 +193,8 @@ function onsaleProcess(given: {
 
   return {
     name,
-    roles,
     dataDir,
-    url: port === undefined ? '' : `http://127.0.0.1:${port}`,
+    url: `http://127.0.0.1:${port}`,
     pid: () => child?.pid ?? 0,
     deaths: () => deaths,
     start,
@@ -215,7 +212,6 @@ function onsaleProcess(given: {
   };
 
   async function isReady(): Promise<boolean> {
-    if (port === undefined) return fs.readFileSync(log, 'utf8').includes('Running without the web role');
     const answer = await fetch(`http://127.0.0.1:${port}/healthz`).catch(() => null);
     return answer?.ok ?? false;
   }
