@@ -135,3 +135,19 @@ test('P8: after any refunds, in any currency: captured − refunded is what is d
     ),
   );
 });
+
+test('P8: what went back or was taken without us is never offered again, and is not due any more', () => {
+  const bought = order([1000, 1000], 100, 50);
+  const all = { tickets: 'all', fees: 'returned', goodwill: 0 } as const;
+  const part = { ...bought, refundedThere: 700 };
+  assert.deepEqual([leftOf(part), dueOf(part)], [1550, 1550]);
+  const rest = decideRefund(part, all, 1);
+  assert.ok(rest.kind === 'refund' && rest.amount === 1550 && rest.goodwill === -700, JSON.stringify(rest));
+  // A dispute takes what is left, and is no refund: the provider counts it apart.
+  const disputed = { ...bought, disputed: 2250 };
+  assert.deepEqual([leftOf(disputed), dueOf(disputed)], [0, 2250]);
+  assert.equal(decideRefund(disputed, { ...all, tickets: [], goodwill: 1 }, 1).kind, 'too_much');
+  const unpaid = decideRefund(bought, { ...all, pays: false }, 1);
+  assert.ok(unpaid.kind === 'refund' && unpaid.amount === 0 && unpaid.last && unpaid.goodwill === -2250);
+  assert.equal(leftOf({ ...part, disputed: 2250 }), 0, 'never less than nothing');
+});
