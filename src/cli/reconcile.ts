@@ -16,6 +16,7 @@ import { installationOf } from '../sales/installation.ts';
 import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
 import { createSalesRecord } from '../sales/orders-record.ts';
 import { type Finding, openFindings, settleFinding } from '../sales/reconcile-findings.ts';
+import { listingCounts } from '../sales/reversals.ts';
 import { cliActor } from './organise.ts';
 
 export interface ReconcileContext {
@@ -97,7 +98,9 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
     });
     const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
     const { refunds } = await refundsAtBank(db);
-    tell(context, flags, outcome, { ambiguous, refundsAtBank: refunds });
+    const listed = await listingCounts(db);
+    const foreignReversals = (listed.refund.foreign ?? 0) + (listed.dispute.foreign ?? 0);
+    tell(context, flags, outcome, { ambiguous, refundsAtBank: refunds, foreignReversals });
   } finally {
     await close();
   }
@@ -109,6 +112,8 @@ const steps = { theirs: 'Theirs', ours: 'Ours', again: 'Found before', done: 'Do
 interface UnderWay {
   ambiguous: number;
   refundsAtBank: number;
+  /** Refunds and disputes of payments that are not ours, in the last daily listing. */
+  foreignReversals: number;
 }
 
 function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome, underWay: UnderWay): void {
@@ -128,7 +133,7 @@ function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome
 
 function reportText(
   counts: Record<string, number>,
-  { ambiguous, refundsAtBank: atBank }: UnderWay,
+  { ambiguous, refundsAtBank: atBank, foreignReversals }: UnderWay,
   findings: readonly Finding[],
 ): string {
   const lines: [string, number | undefined][] = [
@@ -137,7 +142,8 @@ function reportText(
     ['  not in its list, looked up', counts.unlisted],
     ['Fit', counts.fits],
     ['No money on them', counts.idle],
-    ['Not ours (other programs on the account), ignored', counts.foreign],
+    ['Not ours (other programs), ignored', counts.foreign],
+    ['  their refunds and disputes, listed daily', foreignReversals],
     ['Under way', counts.underWay],
     ['Told to the worker', counts.handedOver],
     ['Orders of which nobody knows the end yet', ambiguous],

@@ -145,7 +145,7 @@ export async function openReversals(db: Db): Promise<{ id: string; object: strin
   );
 }
 
-/** How much of the listings so far was not about payments of ours. */
+/** Of the listing under way, or else of the last one: what was listed, looked at, and not ours (`foreign`). */
 export async function listingCounts(db: Db): Promise<Record<ListingKind, Record<string, number>>> {
   const rows = await db.query<{ kind: ListingKind; counts: Record<string, number> }>(
     'provider_listing_counts',
