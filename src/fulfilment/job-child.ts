@@ -44,9 +44,9 @@ export interface JobChild {
 const usualTimes = {
   /** A child that says nothing for this time is frozen or hung. */
   silentMs: 10_000,
-  /** Jobs have been due and the child had free places, but took none: its queue no longer works. */
+  /** Jobs have been due, or locked by the child, and it had free places but ran none: its queue no longer works. */
   stuckMs: 10_000,
-  /** The same while all places are taken by tasks that do not end. A mail server may keep a task for a minute. */
+  /** The same while tasks run that do not end, and for a job that is kept. A mail server may keep a task for a minute. */
   busyStuckMs: 180_000,
   /** A life shorter than this counts as a failed start. */
   stableMs: 30_000,
@@ -58,6 +58,8 @@ const stopsInOrderMs = 3_000;
 const giveBackWithinMs = 2_000;
 /** Jobs that became due this long ago and still wait are looked at by the watchdog. */
 const dueSinceMs = 2_000;
+/** While jobs are being run, the queue is asked this seldom. */
+const lookEveryMs = 5_000;
 
 interface Life {
   child: ChildProcess;
@@ -66,6 +68,8 @@ interface Life {
   report: JobWorkerReport | null;
   /** Since when the report's counts have not changed. */
   movedAt: number;
+  /** When the queue was last asked about it. */
+  askedAt: number;
   /** Since when jobs were found waiting for a child that takes none. */
   waitingSince: number | null;
   exited: Promise<void>;
@@ -127,22 +131,25 @@ export function startJobChild(options: JobChildOptions): JobChild {
     const silentMs = now - one.heardAt;
     if (silentMs > times.silentMs) return `no sign of life for ${Math.round(silentMs / 1_000)} s`;
     const { report } = one;
-    if (!report || now - one.movedAt < dueSinceMs) {
-      one.waitingSince = null;
-      return null;
-    }
-    const waiting = await jobsWait(db).catch(() => null);
+    const isMoving = now - one.movedAt < dueSinceMs;
+    if (isMoving) one.waitingSince = null;
+    if (!report || (isMoving && now - one.askedAt < lookEveryMs)) return null;
+    one.askedAt = now;
     // Without an answer from the database there is nothing to conclude.
-    if (waiting === null) return null;
-    if (!waiting) {
+    const jobs = await jobsOf(db, report.worker).catch(() => null);
+    if (!jobs) return null;
+    const running = report.begun - report.ended;
+    // A fetch whose answer was lost leaves jobs locked of which the worker knows nothing.
+    const isIdle = running < report.places && (jobs.wait || jobs.locked > running);
+    if (jobs.lockedMs > times.busyStuckMs) return `keeps a job for ${seconds(jobs.lockedMs)} s`;
+    if (isMoving || (!isIdle && running === 0)) {
       one.waitingSince = null;
       return null;
     }
     one.waitingSince ??= clock.monotonic();
-    const isBusy = report.begun - report.ended >= report.places;
     const stuckMs = clock.monotonic() - one.waitingSince;
-    if (stuckMs < (isBusy ? times.busyStuckMs : times.stuckMs)) return null;
-    return `took no job for ${Math.round(stuckMs / 1_000)} s although jobs are due`;
+    if (stuckMs < (isIdle ? times.stuckMs : times.busyStuckMs)) return null;
+    return `runs no job for ${seconds(stuckMs)} s although jobs are due`;
   }
 
   const loop = loops.run({
@@ -174,17 +181,29 @@ export function startJobChild(options: JobChildOptions): JobChild {
   };
 }
 
-/** Whether jobs that a worker could take wait for one. Index: graphile_worker.jobs_main_index (jobs that nobody has locked). */
-async function jobsWait(db: Db): Promise<boolean> {
-  const [row] = await db.query<{ waits: boolean }>(
-    'jobs_wait',
-    `SELECT EXISTS (SELECT FROM graphile_worker._private_jobs j JOIN graphile_worker._private_tasks t ON t.id = j.task_id
-       WHERE j.is_available AND j.run_at < now() - $1 * interval '1 millisecond'
-         AND t.identifier = ANY ($2)) AS waits`,
-    [dueSinceMs, jobNames],
-  );
-  return row!.waits;
+interface JobsOfWorker {
+  /** Jobs that any worker could take have been due for a while. */
+  wait: boolean;
+  /** Jobs that this worker has locked for a while, and for how long the oldest. */
+  locked: number;
+  lockedMs: number;
 }
+
+/** Index for those that wait: graphile_worker.jobs_main_index (jobs that nobody has locked). */
+async function jobsOf(db: Db, worker: string): Promise<JobsOfWorker> {
+  const [row] = await db.query<JobsOfWorker>(
+    'jobs_of_worker',
+    `SELECT EXISTS (SELECT FROM graphile_worker._private_jobs j JOIN graphile_worker._private_tasks t ON t.id = j.task_id
+         WHERE j.is_available AND j.run_at < now() - $1 * interval '1 millisecond' AND t.identifier = ANY ($2)) AS wait,
+       count(*) AS locked, coalesce(extract(epoch FROM now() - min(locked_at)) * 1000, 0)::float8 AS "lockedMs"
+     FROM graphile_worker._private_jobs
+     WHERE locked_by = $3 AND locked_at < now() - $1 * interval '1 millisecond'`,
+    [dueSinceMs, jobNames, worker],
+  );
+  return row!;
+}
+
+const seconds = (ms: number): number => Math.round(ms / 1_000);
 
 function tell(child: ChildProcess, message: unknown): void {
   if (child.connected) child.send(message as object, () => {});
@@ -208,6 +227,7 @@ async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Li
     heardAt: now,
     report: null,
     movedAt: now,
+    askedAt: now,
     waitingSince: null,
     end: null,
     exited: new Promise((resolve) => {

@@ -192,6 +192,30 @@ describe('the job worker’s process', () => {
     assert.notEqual(await running(), before);
   });
 
+  test('D4: jobs that were fetched by an answer that got lost go out', async () => {
+    await running();
+    const orders = await buy(2);
+    await allSent(orders);
+    const leases = () =>
+      db.query<{ worker: string }>('leases', 'SELECT worker FROM job_workers WHERE until > now()');
+    await until(async () => (await leases()).length === 1, 'the lease');
+    await db.query('owed_again', `UPDATE mails SET state = 'due' WHERE order_id = ANY ($1)`, [orders]);
+    // As the queue leaves them: locked by the worker, which knows nothing of them.
+    await db.query(
+      'lost',
+      `WITH made AS (SELECT (graphile_worker.add_job('mail', json_build_object('mail', mail_id), run_at => now() + interval '1 hour')).id
+                     FROM mails WHERE order_id = ANY ($1))
+       SELECT count(*) FROM made`,
+      [orders],
+    );
+    await db.query(
+      'locked',
+      'UPDATE graphile_worker._private_jobs SET locked_by = $1, locked_at = now(), run_at = now()',
+      [(await leases())[0]!.worker],
+    );
+    await allSent(orders);
+  });
+
   for (const { moment, ms } of cuts) {
     test(`D4: Postgres stops for ${ms / 1_000} s while mails are ${moment}: all go out, repeats only after acceptance`, async () => {
       await running();
