@@ -234,11 +234,12 @@ async function makeEvent(given: {
     seats,
     onProgress: () => {},
     event: { event: name, name: `Game day, ${name}`, currency: 'EUR' },
-    // The probers ask for seats several times a second, each as one browser.
+    // The probers hold a seat and give it back several times a second, each as one browser.
     settings: {
       holdTtlMs,
       holdSeatsMax: 6,
       claimsPerMinute: null,
+      cooldown: null,
       ...(split ? { partitions: thirds(seats) } : {}),
     },
   });
