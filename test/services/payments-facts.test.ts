@@ -260,27 +260,49 @@ test('P3: a void that is accepted and decided later is no release: not told as o
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P6 P8: money given back by hand at the provider cancels no ticket; our refund of it is refused once and settled by hand', async () => {
+test('P6 P8: money given back by hand at the provider cancels no ticket and is not given back again; a refund that did not know of it is refused once and settled by hand', async () => {
   const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [0, 1]);
-  const { id } = await intentOf(order.order);
-  const byHand = await rawCall(simulator, 'refunds.create', {
-    payment_intent: id,
-    amount: String(order.amount),
-  });
-  assert.equal(byHand.status, 200);
-  for (const type of ['charge.refunded', 'refund.created', 'charge.refund.updated', 'refund.updated']) {
-    await desk.checkout.providerEvent({ id: `evt_${type}_${id}`, type, object: id });
-  }
-  await reconcile(database, desk, 2);
+  const byHand = async (seats: number[]) => {
+    const order = await bought(desk, stage, seats);
+    const { id } = await intentOf(order.order);
+    const sent = { payment_intent: id, amount: String(order.amount) };
+    assert.equal((await rawCall(simulator, 'refunds.create', sent)).status, 200);
+    return { order, id };
+  };
+  const tell = async (id: string) => {
+    for (const type of ['charge.refunded', 'refund.created', 'charge.refund.updated', 'refund.updated']) {
+      await desk.checkout.providerEvent({ id: `evt_${type}_${id}`, type, object: id });
+    }
+    await reconcile(database, desk, 2);
+  };
+  const listed = async () =>
+    (await listEntries(desk.db, { event: stage.event, after: null, limit: 100 })).map(({ kind }) => kind);
+
+  const { order, id } = await byHand([0, 1]);
+  await tell(id);
   assert.equal(await stateOf(order.order), 'paid');
   assert.equal((await ticketsOfOrder(desk.db, stage.event, order.order)).length, 2);
+  assert.deepEqual(await listed(), ['foreign_refund']);
   const outcome = await desk.refunds.make(refundOf(order));
   assert.ok(outcome.kind === 'made', outcome.kind);
-  assert.equal(outcome.refund.state, 'failed');
-  await reconcile(database, desk, 3);
-  assert.equal((await simulator.ledger()).refunds.filter(({ intent }) => intent === id).length, 1);
-  const settled = await desk.refunds.elsewhere(outcome.refund.refund, 'organiser', 'by hand at the provider');
+  assert.deepEqual([outcome.refund.state, outcome.refund.amount], ['done', 0]);
+
+  // The provider does not say beforehand what it has given back.
+  const silent = refundDesk(database.url, {
+    ...simulator.provider,
+    refunds: async () => ({ kind: 'unknown', reason: 'timeout', detail: 'silence' }),
+  });
+  const unknowing = await byHand([2]);
+  const refused = await silent.refunds.make(refundOf(unknowing.order));
+  await silent.close();
+  assert.ok(refused.kind === 'made' && refused.refund.state === 'failed', JSON.stringify(refused));
+  await tell(unknowing.id);
+  assert.deepEqual((await listed()).sort(), ['foreign_refund', 'foreign_refund', 'refund_failed']);
+  const { refund } = refused.refund;
+  const settled = await desk.refunds.elsewhere(refund, 'organiser', 'by hand at the provider');
   assert.equal(settled.kind, 'elsewhere');
-  assert.deepEqual(await listEntries(desk.db, { event: stage.event, after: null, limit: 100 }), []);
+  for (const of of [id, unknowing.id]) {
+    assert.equal((await simulator.ledger()).refunds.filter(({ intent }) => intent === of).length, 1);
+  }
+  await auditEvent(database, simulator, stage.event);
 });
