@@ -47,9 +47,19 @@ export function queueProcess(
     settleMs?: number;
     memoryMs?: number;
     log?: Logger;
+    wake?: (event: number) => Promise<void>;
   },
 ): QueueProcess {
-  const { database, redis, prefix, owner = 'test', settleMs = 0, memoryMs, log = silentLogger } = options;
+  const {
+    database,
+    redis,
+    prefix,
+    owner = 'test',
+    settleMs = 0,
+    memoryMs,
+    log = silentLogger,
+    wake,
+  } = options;
   const shared = { clock: systemClock, log };
   const db = createDb({ url: database.url, poolSize: 10, ...shared });
   t.after(() => db.close());
@@ -62,7 +72,7 @@ export function queueProcess(
     }),
   );
   const postgres = createPostgresWaitingRoom({ db });
-  const room = createRoutedWaitingRoom({ postgres, control, numbers, owner, ...shared });
+  const room = createRoutedWaitingRoom({ postgres, control, numbers, owner, wake, ...shared });
   const stores = createQueueStores({ control, numbers, owner, backoffFirstMs: 10, ...shared });
   return { db, numbers, control, room, stores };
 }

@@ -68,6 +68,7 @@ function stage(row: Partial<PartitionRow>) {
       return { kind: 'noted' };
     },
     granted: async () => {},
+    wake: async () => void asked.push('wake'),
     reporter: 'me',
     onLoss: () => {
       state.losses += 1;
@@ -96,11 +97,11 @@ const fault = (code: StoreFault['code']) => () => {
   throw new StoreFault(code, 'told to');
 };
 
-test('a claim goes to the store that the row names, Redis with its run ids first', async () => {
+test('a claim goes to the store that the row names, Redis with its run ids, and its event woken, first', async () => {
   const redis = stage({});
   redis.answer('redis.hold', () => granted);
   assert.equal(await redis.claim(), granted);
-  assert.deepEqual(redis.asked, ['trust run', 'redis.hold']);
+  assert.deepEqual(redis.asked, ['trust run', 'wake', 'redis.hold']);
   const postgres = stage({ mode: 'postgres' });
   postgres.answer('postgres.hold', () => granted);
   assert.equal(await postgres.claim(), granted);
