@@ -42,14 +42,14 @@ test('100 idle events: no seat is read while nothing changes; each is led again 
     );
     return row!.objects === 4 * (idle + 1);
   };
-  await until(published, 'everything to be published');
+  await until(published, 'everything to be published', 60_000);
   const rests = async (): Promise<boolean> => {
     const [row] = await database.query<{ rests: number }>(
       'SELECT count(*)::integer AS rests FROM event_rests',
     );
     return row!.rests >= idle;
   };
-  await until(rests, 'the leader to find nothing to do');
+  await until(rests, 'the leader to find nothing to do', 60_000);
   // One of them rests as its leader finds it; nobody waits for the others.
   const [own, joined, blocked, lapsing, opening, ...others] = copies as [
     number,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { StoreFault } from '../../src/runtime/store-fault.ts';
 import type { NumberStore } from '../../src/waiting-room/numbers.ts';
 import type { JoinOutcome } from '../../src/waiting-room/waiting-room.ts';
 import { visitorNamed } from '../contract/waiting-room-cases.ts';
@@ -370,4 +371,32 @@ test('after its time Redis keeps nothing of a visitor, and of arrivals only the 
   );
   await process.room.join(event, 0, newcomers(1));
   assert.equal(await client.hlen(`${tag}:arrivals`), 1);
+});
+
+test('an event at rest is woken before a number is drawn in Redis, of which Postgres sees nothing', {
+  skip,
+}, async (t) => {
+  const setting = await setUp(t);
+  const { database, redis, event, prefix } = setting;
+  const woken: number[] = [];
+  const wake = async (no: number): Promise<void> => {
+    woken.push(no);
+    if (woken.length === 2) throw new StoreFault('store_unavailable', 'told to');
+  };
+  const process = queueProcess(t, { database, redis: [redis], prefix, wake });
+  const { room } = process;
+  await room.join(event, 0, newcomers(1));
+  assert.deepEqual(woken, [], 'Postgres sees its own numbers');
+  await turnToRedis(process, event, 1);
+  await until('the shard to be known as one in Redis', async () => {
+    await room.join(event, 0, newcomers(1)).catch(() => {});
+    return woken.length >= 2;
+  });
+  const [next] = numbersOf(await room.join(event, 0, newcomers(1)));
+  assert.equal(
+    next,
+    (await counterOf(setting)).last + 2,
+    'none was drawn for the one that could not be noted',
+  );
+  assert.deepEqual(woken, [event, event, event]);
 });
