@@ -303,9 +303,21 @@ describe('organiser', () => {
       assert.equal(saved.status, 201, bytesOf(saved.body));
       plans.push(saved.body.plan);
     }
-    const answers = await Promise.all(
-      plans.map((plan) => call('POST', '/events/twice/plan', { body: { plan } })),
-    );
+    // While a claim has the event's lock, all three are made on top of the same plan and wait.
+    const claim = await app.database.pool(1).connect();
+    await claim.query('BEGIN');
+    await claim.query(`SELECT event_lock_shared(event_no) FROM events WHERE event_id = 'twice'`);
+    const changing = plans.map((plan) => call('POST', '/events/twice/plan', { body: { plan } }));
+    await until(async () => {
+      const [row] = await app.database.query(
+        `SELECT count(*)::int AS n FROM pg_stat_activity
+         WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%event_replan%'`,
+      );
+      return row.n === plans.length;
+    }, 'three changes to wait for the event');
+    await claim.query('COMMIT');
+    claim.release();
+    const answers = await Promise.all(changing);
     assert.deepEqual(
       answers.map(({ status }) => status).sort(),
       [200, 409, 409],
