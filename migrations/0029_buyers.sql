@@ -115,7 +115,8 @@ BEGIN
   END IF;
   IF p_kind = 'open' THEN
     SELECT count(*) OVER () AS times, m.* INTO v_refused FROM money_operations m
-    WHERE order_id = p_order AND kind = 'open' AND state = 'refused' ORDER BY created_at DESC LIMIT 1;
+    -- `|| ''`: by the order's index, never by that of all openings.
+    WHERE order_id = p_order AND kind || '' = 'open' AND state = 'refused' ORDER BY created_at DESC LIMIT 1;
     IF FOUND AND clock_timestamp() < v_refused.first_sent_at + least(10, 2 ^ v_refused.times) * interval '1 second' THEN
       RETURN jsonb_build_object('kind', 'repeated', 'order', order_json(v_order), 'operation',
         (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = v_refused.operation_id));

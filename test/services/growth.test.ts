@@ -126,7 +126,9 @@ test('naming one operation, claiming what is due and telling Redis what changed 
   t.after(() => db.close());
   const record = createSalesRecord({ db });
   const make = async (count: number, state: string, updated: string, dueAt: string): Promise<string> => {
-    const [made] = await database.query<{ operation: string }>(
+    // In the session that is counted: another one would report its look-ups of foreign keys at any time.
+    const [made] = await db.query<{ operation: string }>(
+      'test_make',
       `WITH made AS (
          INSERT INTO orders (order_id, event_no, hold_id, visitor, holder, account, buyer, seats, lines, amount, currency, state,
                              payment_deadline, updated_at)
