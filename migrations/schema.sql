@@ -2986,7 +2986,8 @@ BEGIN
   END IF;
   IF p_kind = 'open' THEN
     SELECT count(*) OVER () AS times, m.* INTO v_refused FROM money_operations m
-    WHERE order_id = p_order AND kind = 'open' AND state = 'refused' ORDER BY created_at DESC LIMIT 1;
+    -- `|| ''`: by the order's index, never by that of all openings.
+    WHERE order_id = p_order AND kind || '' = 'open' AND state = 'refused' ORDER BY created_at DESC LIMIT 1;
     IF FOUND AND clock_timestamp() < v_refused.first_sent_at + least(10, 2 ^ v_refused.times) * interval '1 second' THEN
       RETURN jsonb_build_object('kind', 'repeated', 'order', order_json(v_order), 'operation',
         (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = v_refused.operation_id));
@@ -4851,8 +4852,9 @@ CREATE FUNCTION public.projection_orders(p_event integer, p_within_ms integer, p
          coalesce(array_agg(t.hold_id) FILTER (WHERE t.state IN ('reserved','authorised')), '{}'),
          coalesce(array_agg(t.hold_id) FILTER (WHERE t.state NOT IN ('reserved','authorised')), '{}')
     FROM (SELECT o.order_id, o.partition, o.hold_id, o.state FROM orders o
-           WHERE o.event_no = p_event AND o.updated_at > now() - p_within_ms * interval '1 millisecond'
-          UNION
+           WHERE o.event_no + 0 = p_event AND o.updated_at > now() - p_within_ms * interval '1 millisecond'
+             AND NOT (p_open AND o.state IN ('reserved','authorised'))
+          UNION ALL
           SELECT o.order_id, o.partition, o.hold_id, o.state FROM orders o
            WHERE p_open AND o.event_no = p_event AND o.state IN ('reserved','authorised')) t
    GROUP BY t.partition
@@ -7809,7 +7811,7 @@ CREATE INDEX orders_bought_visitor ON public.orders USING btree (event_no, visit
 -- Name: orders_changed; Type: INDEX; Schema: public; Owner: -
 --
 
-CREATE INDEX orders_changed ON public.orders USING btree (event_no, updated_at);
+CREATE INDEX orders_changed ON public.orders USING btree (updated_at);
 
 --
 -- Name: orders_deadline; Type: INDEX; Schema: public; Owner: -
