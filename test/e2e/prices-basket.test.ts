@@ -109,8 +109,21 @@ test('the event’s page says what is asked for at the door, what a code opens, 
   assert.match((await prices.textContent()) ?? '', /^€11\.50 to /, 'of what everybody may have');
   assert.equal(await table.getByText('with an access code', { exact: true }).count(), 2);
 
+  // As if its network had too many wrong codes under way: the page says so and asks again by itself.
+  await page.route(
+    '**/code',
+    (route) =>
+      route.fulfill({
+        status: 429,
+        contentType: 'application/problem+json',
+        body: JSON.stringify({ code: 'too_many_requests', detail: '', retryAfterMs: 2_000 }),
+      }),
+    { times: 1 },
+  );
   await page.getByLabel('Your access code').fill('club-2026');
   await page.getByRole('button', { name: 'Use the code' }).click();
+  await page.getByText('Your code is checked again automatically in about 2 seconds.').waitFor();
+  await assertAccessible(page, 'a code that waits');
   await page.getByText('Your code opens: Category 1 and Members.').first().waitFor();
   await rangeTo(dearest);
   assert.match((await prices.textContent()) ?? '', /^€2\.50 to /);
