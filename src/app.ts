@@ -131,7 +131,26 @@ export class StartInterrupted extends Error {
 
 /** Connections: of the server's 100 some are left for the command line and the operator. */
 const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3, fulfilment: 3 };
+/** Of the thread of seating plans (http/plan-worker.ts), and of the job worker and its queue (job-worker.ts). */
+const ownConnections = { plans: 2, jobs: 8 };
 const organiserStatementMs = 120_000;
+
+/**
+ * Connections to Postgres that processes with these roles open at most, all together. They open them as
+ * they need them.
+ */
+export function connectionsMaxOf(processes: readonly (readonly string[])[]): number {
+  const { web, controller, watch, organiser, fulfilment } = poolSizes;
+  const ofRole: Record<string, number> = {
+    web: organiser + ownConnections.plans,
+    controller: controller + watch,
+    worker: fulfilment + ownConnections.jobs,
+  };
+  return processes.reduce(
+    (sum, roles) => roles.reduce((own, role) => own + (ofRole[role] ?? 0), sum + web),
+    0,
+  );
+}
 /** Requests under way when a stop begins: a payment waits for the provider. */
 const answersWithinMs = 15_000;
 

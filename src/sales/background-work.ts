@@ -227,14 +227,14 @@ function degradedOf(row: ProcessRow, part: StoredPart): DegradedPart[] {
   ];
 }
 
-/** How many processes report at present. */
-export async function processesReporting(db: Db): Promise<number> {
-  const rows = await db.query<{ count: number }>(
+/** The roles of each process that reports at present. */
+export async function processesReporting(db: Db): Promise<string[][]> {
+  const rows = await db.query<{ roles: string[] }>(
     'processes_reporting',
-    `SELECT count(*) AS count FROM process_health WHERE reported_at > clock_timestamp() - $1 * interval '1 millisecond'`,
+    `SELECT roles FROM process_health WHERE reported_at > clock_timestamp() - $1 * interval '1 millisecond'`,
     [silentAfterMs],
   );
-  return rows[0]!.count;
+  return rows.map(({ roles }) => roles);
 }
 
 const neededRoles = ['controller', 'worker'];

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { startHealthReports } from '../../src/app-health.ts';
+import { examineBackground } from '../../src/cli/doctor-background.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { LoopHealth } from '../../src/runtime/loops.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
 import { createShutdown } from '../../src/runtime/shutdown.ts';
 import { degradedParts, reportProcess } from '../../src/sales/background-work.ts';
 import { createDb } from '../../src/sales/db.ts';
@@ -146,4 +148,22 @@ test('counting what is overdue stays cheap beside tens of thousands of rows', as
   await until(async () => (await read()) > before, 'the statistics');
   const rows = (await read()) - before;
   assert.ok(rows <= 5_000, `${rows} rows read`);
+});
+
+test('more processes than Postgres has connections for are noted by the doctor', async (t) => {
+  const database = await testDatabase(t);
+  const runtime = { clock: systemClock, random: systemRandom, log: silentLogger };
+  const found = async (count: number) => {
+    await database.query(
+      `INSERT INTO process_health (process, roles, started_at, reported_at, parts)
+       SELECT 'process ' || n, '{web,controller,worker}', now(), clock_timestamp(), '[]' FROM generate_series(1, $1) n
+       ON CONFLICT (process) DO UPDATE SET reported_at = clock_timestamp()`,
+      [count],
+    );
+    return (await examineBackground(database.url, runtime)).find(({ check }) => check === 'connections');
+  };
+  const [few, many] = [await found(1), await found(50)];
+  assert.equal(few?.state, 'ok', few?.detail);
+  assert.equal(many?.state, 'note', many?.detail);
+  assert.match(many.remedy ?? '', /max_connections of Postgres to \d+/);
 });
