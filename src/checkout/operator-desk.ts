@@ -31,7 +31,7 @@ export interface OperatorDeskOptions {
   random: Random;
 }
 
-/** An entry as people see it. */
+/** An entry as the operator sees it. */
 export interface OperatorEntry extends ListedEntry {
   title: string;
   means: string;
@@ -49,21 +49,21 @@ export interface OperatorAct {
 }
 
 export type ActOutcome =
-  /** `entry`: as it stands now; null: it left the list. */
+  /** `entry` is its current state, or null if it has left the list. */
   | { kind: 'done'; repeated: boolean; entry: OperatorEntry | null }
   | { kind: 'unknown_entry' }
-  /** The action does not exist for it, or it is in another state by now. */
+  /** The entry does not have this action, or its state has changed. */
   | { kind: 'not_possible'; actions: EntryAction[] }
-  /** A call to the provider is under way: try again in some seconds. */
+  /** A call to the provider is in progress: try again in a few seconds. */
   | { kind: 'busy' }
   | { kind: 'note_missing' };
 
 /**
- * The operator's list: what needs a person, and the actions that end it. Each action is one conditional step of the record with
- * a line in the audit log; the calls to the provider that follow from it are the reconciler's, by rows with keys as always (P5).
+ * The operator's list: payments that need a decision, and the actions that close them. Each action is one conditional step of the
+ * record with a line in the audit log. The reconciler makes the calls to the provider that follow, by rows with keys (P5).
  */
 export interface OperatorDesk {
-  /** Oldest first. `next`: where the next page begins. */
+  /** Lists entries, oldest first. `next` is the start of the next page. */
   list(query: { event: EventNo | null; after: ListPlace | null; limit: number }): Promise<{
     entries: OperatorEntry[];
     total: number;
@@ -123,7 +123,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     return { kind: 'done', repeated: kind === 'repeated', entry: now ? (await shown([now]))[0]! : null };
   }
 
-  /** The entry has left the list: by this very action, which is repeated, or by another one. */
+  /** Handles an entry that has left the list: this action was repeated, or another action closed the entry. */
   async function repeatedOf({ entry, action }: OperatorAct): Promise<ActOutcome> {
     const ended = entryForm.test(entry) ? await endOfEntry(db, entry) : null;
     if (ended === action) return { kind: 'done', repeated: true, entry: null };
@@ -191,7 +191,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     return (await settleFinding(db, { finding, actor, note })) ? 'done' : 'not_possible';
   }
 
-  /** By a refund that pays nothing: its key is the entry, so that a repeat is the same one. */
+  /** Cancels tickets by a refund that pays nothing. Its key is the entry, so that a repeat returns the same refund. */
   async function cancelTickets(
     { order, entry }: ListedEntry,
     { actor, note }: OperatorAct,
@@ -209,7 +209,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
   return { list, act };
 }
 
-/** Those of the kind's actions that its state allows; the step itself decides in the end. */
+/** Returns the kind's actions that the entry's state allows. The step itself checks again. */
 export function possibleActions(row: ListedEntry): EntryAction[] {
   return entryActions.filter((action) => entryWords(row.kind).actions[action] && allows(action, row));
 }
@@ -238,6 +238,6 @@ function allows(action: EntryAction, row: ListedEntry): boolean {
   }
 }
 
-/** Ids of operations and refunds are UUIDs, of findings numbers, and events are named by the provider's object. */
+/** Operations and refunds have UUIDs, findings have numbers, and events have the id of the provider's object. */
 const entryForm =
   /^((operation|refund)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|finding-[1-9]\d{0,14}|event-[!-~]{1,255})$/;

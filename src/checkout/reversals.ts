@@ -7,12 +7,12 @@ import type { Order } from '../sales/record.ts';
 import { type Reversal, type ReversalSeen, recordReversals, reversalsOfOrder } from '../sales/reversals.ts';
 
 /**
- * Refunds that somebody made at the provider and disputes of the buyer's bank: put beside the record as soon as an event tells of
- * one, kept with the order, and listed for the operator. Nothing is decided here: the tickets stay valid until an operator
- * cancels them.
+ * Refunds that were made at the provider, and disputes of the buyer's bank. They are compared with the record as soon as an event
+ * reports one, stored with the order, and listed for the operator. Nothing is decided here: the tickets stay valid until an
+ * operator cancels them.
  */
 export interface Reversals {
-  /** Takes in the refunds of an order's payment and fetches its disputes. False: the provider did not answer. */
+  /** Records the refunds of an order's payment and fetches its disputes. Returns false if the provider did not answer. */
   inspect(order: Order, object: string, refunds: readonly RefundView[]): Promise<boolean>;
   ofOrder(order: OrderId): Promise<Reversal[]>;
 }
@@ -44,15 +44,15 @@ type OrderMoney = Pick<Order, 'order' | 'amount' | 'currency'>;
 
 const refundStates = { pending: 'pending', succeeded: 'done', failed: 'failed' } as const;
 
-/** The words in which a state of the provider is kept: also for what is only listed. */
+/** Maps a refund's state at the provider to the stored one. Also used by the daily listing. */
 export const stateOfRefund = ({ status }: RefundView): Reversal['state'] => refundStates[status];
 
 export function refundSeen(view: RefundView, order: OrderMoney): ReversalSeen {
   const state = stateOfRefund(view);
   const sum = `${decimalOf(view.amount, view.currency)} ${view.currency}`;
   const says = {
-    pending: `${sum} of order ${order.order} are being refunded at the provider, not by us (${view.refund})`,
-    done: `${sum} of order ${order.order} were refunded at the provider, not by us (${view.refund})`,
+    pending: `${sum} of order ${order.order} is being refunded at the provider, not by us (${view.refund})`,
+    done: `${sum} of order ${order.order} was refunded at the provider, not by us (${view.refund})`,
     failed: `The refund of ${sum} that was made at the provider for order ${order.order} failed: the money is still with you (${view.refund})`,
   }[state as 'pending' | 'done' | 'failed'];
   return {
@@ -107,7 +107,7 @@ export function disputeSeen(view: DisputeView, order: OrderMoney): ReversalSeen 
   };
 }
 
-/** In the order's currency and at most the order's amount. What is in another currency counts as the whole. */
+/** Returns the sum in the order's currency, at most the order's amount. A sum in another currency counts as the whole amount. */
 function inOrder(view: { amount: number; currency: string }, { amount, currency }: OrderMoney): number {
   return view.currency === currency ? Math.min(view.amount, amount) : amount;
 }

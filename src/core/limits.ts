@@ -1,13 +1,13 @@
-/** From the `afterUnpaid`-th unpaid hold in a row on, each brings a cooldown of twice the length before. Milliseconds. */
+/** From the `afterUnpaid`-th unpaid hold in a row, each starts a cooldown twice as long as the last. Milliseconds. */
 export interface CooldownRule {
   afterUnpaid: number;
   firstMs: number;
   maxMs: number;
-  /** After so long without another one they are forgotten. */
+  /** Unpaid holds are forgotten after this time without another one. */
   forgetMs: number;
 }
 
-/** What an event limits, as `EventSettings` in sales/record.ts describes it; null: not at all. */
+/** Limits of an event; `EventSettings` in sales/record.ts describes each. Null means no limit. */
 export interface EventLimits {
   accountSeatsMax: number | null;
   instrumentSeatsMax: number | null;
@@ -18,7 +18,7 @@ export interface EventLimits {
   cooldown: CooldownRule | null;
 }
 
-/** The limits that are a number. */
+/** Limits whose value is a number. */
 export const countedLimits = [
   'accountSeatsMax',
   'instrumentSeatsMax',
@@ -45,13 +45,13 @@ export function limitsOf(settings: Partial<EventLimits>): EventLimits {
   return limits;
 }
 
-/** Two full holds: who bought for the family buys for the friends once. */
+/** Two full holds: a buyer may buy for the family first and for friends later. */
 const holdsPerBuyer = 2;
-/** Eight full holds at once: an office, a student hall, some phones of one carrier. */
+/** Eight full holds at once: enough for an office, a student residence or some phones of one carrier. */
 const holdsPerAddress = 8;
 const perMinute = 30;
 
-/** What an event that is made from now on limits unless its organiser says otherwise: the one home of these defaults. */
+/** Limits of a new event unless its organiser sets others. These defaults are defined only here. */
 export function newEventLimits(holdSeatsMax: number): EventLimits {
   const seats = holdsPerBuyer * holdSeatsMax;
   return {
@@ -65,12 +65,12 @@ export function newEventLimits(holdSeatsMax: number): EventLimits {
   };
 }
 
-/** Holds of an address range that end unpaid without a purchase in between, before its seats at once are halved, and again. */
+/** Each time this many holds of an address range end unpaid without a purchase in between, its seats at once are halved. */
 export const addressUnpaidStep = 6;
 
 /**
- * Seats that an address range may have at once after `unpaid` holds that ended unpaid. New cookies do not reset it, a purchase
- * halves the count. One hold is always possible: an address is never locked.
+ * Seats that an address range may hold at once after `unpaid` holds that ended unpaid. New cookies do not reset the count, a
+ * purchase halves it. One hold is always possible: an address is never locked out.
  */
 export function addressSeatsNow(
   { addressSeatsMax, holdSeatsMax }: { addressSeatsMax?: number | null; holdSeatsMax: number },
@@ -86,7 +86,7 @@ export const limitBounds = {
   perMinuteMax: 10_000,
   /** Holds that end unpaid one after the other before the first cooldown. */
   afterUnpaid: { min: 1, max: 100 },
-  /** A cooldown outlives no buying session by much: longer ones would be a ban. */
+  /** A cooldown is at most a little longer than a buying session: a longer one would be a ban. */
   cooldownMs: { min: 10_000, max: 60 * 60_000 },
   forgetMs: { min: 60_000, max: 24 * 60 * 60_000 },
   reasonLengthMax: 500,
@@ -96,7 +96,7 @@ export const limitBounds = {
 export const limitMost = (name: CountedLimit): number =>
   name.endsWith('PerMinute') ? limitBounds.perMinuteMax : limitBounds.seatsMax;
 
-/** The rule of new events, and where an organiser asks for a cooldown without saying more. */
+/** Rule of new events, and of cooldowns that an organiser enables without giving values. */
 export const cooldownDefault: CooldownRule = {
   afterUnpaid: 3,
   firstMs: 60_000,
@@ -104,15 +104,15 @@ export const cooldownDefault: CooldownRule = {
   forgetMs: 60 * 60_000,
 };
 
-/** A sentence about what is wrong with the rule; null: nothing is. */
+/** Returns a sentence that says what is wrong with the rule, or null if it is valid. */
 export function cooldownFault(rule: CooldownRule): string | null {
   const { afterUnpaid, cooldownMs, forgetMs } = limitBounds;
   const within = (value: number, { min, max }: { min: number; max: number }) =>
     Number.isInteger(value) && value >= min && value <= max;
-  if (!within(rule.afterUnpaid, afterUnpaid)) return 'The number of unpaid holds has to be 1 to 100.';
-  if (!within(rule.firstMs, cooldownMs)) return 'The first cooldown has to be 10 seconds to an hour.';
-  if (!within(rule.maxMs, cooldownMs)) return 'The longest cooldown has to be 10 seconds to an hour.';
+  if (!within(rule.afterUnpaid, afterUnpaid)) return 'The number of unpaid holds must be between 1 and 100.';
+  if (!within(rule.firstMs, cooldownMs)) return 'The first cooldown must be between 10 seconds and an hour.';
+  if (!within(rule.maxMs, cooldownMs)) return 'The longest cooldown must be between 10 seconds and an hour.';
   if (rule.maxMs < rule.firstMs) return 'The longest cooldown cannot be shorter than the first.';
-  if (!within(rule.forgetMs, forgetMs)) return 'Unpaid holds are forgotten after a minute to a day.';
+  if (!within(rule.forgetMs, forgetMs)) return 'The time after which unpaid holds are forgotten must be between a minute and a day.';
   return null;
 }

@@ -1,6 +1,6 @@
 /**
- * The one table of payments that need a person: each kind of entry with its meaning and its possible actions. The API, the
- * console and the command line all show these words. An operation's `attention` (and the CHECK on its column), the kinds of
+ * The only table of payments that need a decision: each kind of entry with its meaning and its possible actions. The API, the
+ * console and the command line all show these texts. An operation's `attention` (and the CHECK on its column), the kinds of
  * findings and the list itself take their names from here.
  */
 export const entryActions = [
@@ -16,25 +16,25 @@ export type EntryAction = (typeof entryActions)[number];
 
 export interface ActionWords {
   label: string;
-  /** What it does, in a sentence that is shown before it is confirmed. */
+  /** Effect of the action, in a sentence that is shown before the operator confirms it. */
   does: string;
 }
 
 export interface EntryWords {
   title: string;
-  /** What happened. */
+  /** Describes what happened. */
   means: string;
-  /** What was charged and what was not. */
+  /** Says what was charged and what was not. */
   charged: string;
   actions: Partial<Record<EntryAction, ActionWords>>;
 }
 
-/** Actions that have to say why: the note is kept in the audit log. */
+/** Actions that require a note. The note is kept in the audit log. */
 export const actionsWithNote: readonly EntryAction[] = ['accept', 'settle', 'cancel_tickets', 'dismiss'];
 
 const lookAgain: ActionWords = {
   label: 'Look again now',
-  does: 'The worker asks the provider about this payment at once and goes on by what it answers.',
+  does: 'The worker asks the provider about this payment now and acts on the result.',
 };
 const dismissed: ActionWords = {
   label: 'Take off the list',
@@ -42,7 +42,7 @@ const dismissed: ActionWords = {
 };
 const retryRefund: ActionWords = {
   label: 'Try the refund again',
-  does: 'The worker asks the provider for the refund once more, with a new key.',
+  does: 'The worker asks the provider for the refund again, with a new key.',
 };
 const paidOtherwise: ActionWords = {
   label: 'Record as paid by other means',
@@ -50,34 +50,34 @@ const paidOtherwise: ActionWords = {
 };
 const giveAllBack: ActionWords = {
   label: 'Give all back and end the order',
-  does: 'The order is cancelled, its seats are free again and its tickets are void. A reservation is released, and what was captured is refunded to the card.',
+  does: 'The order is cancelled, its seats are free again and its tickets are void. A reservation is released, and the captured amount is refunded to the card.',
 };
 
-/** What a money operation may be marked with (`attention`). */
+/** Possible values of a money operation's `attention`. */
 export const attentionEntries = {
   payment_mismatch: {
     title: 'The payment does not match its order',
     means:
-      'The provider shows another order, amount or currency on this payment than we wrote down. Somebody changed it there, or it belongs to somebody else.',
+      'The provider shows another order, amount or currency on this payment than our record. It was changed at the provider, or it belongs to another order.',
     charged:
-      'Nothing more is charged. Money that was reserved or captured on this payment stays where it is until you decide.',
+      'Nothing more is charged. Money that was reserved or captured on this payment stays there until you decide.',
     actions: {
       look: lookAgain,
       give_back: {
         label: 'Give all back and end the order',
-        does: 'You confirm that this payment is ours. The order ends, its seats are free again, a reservation is released, and what was captured is refunded to the card.',
+        does: 'You confirm that this payment is ours. The order ends, its seats are free again, a reservation is released, and the captured amount is refunded to the card.',
       },
       accept: {
         label: 'Accept as this order’s payment',
-        does: 'What was captured counts as this order’s payment. The order is paid and its tickets are issued. Nothing more is charged.',
+        does: 'The captured amount counts as this order’s payment. The order is paid and its tickets are issued. Nothing more is charged.',
       },
       dismiss: dismissed,
     },
   },
   captured_amount: {
-    title: 'Another amount was captured than the order’s',
+    title: 'The captured amount differs from the order’s amount',
     means:
-      'Somebody captured a part of the reserved amount at the provider. A card’s reservation can be captured once: the rest was released and cannot be taken any more.',
+      'A part of the reserved amount was captured at the provider. A card reservation can be captured only once: the rest was released and can no longer be charged.',
     charged:
       'The buyer was charged the captured amount only. The seats are kept for the order, without tickets.',
     actions: {
@@ -85,32 +85,32 @@ export const attentionEntries = {
       give_back: giveAllBack,
       accept: {
         label: 'Accept the captured amount',
-        does: 'The order is paid with what was captured, and its tickets are issued. The rest is not charged. Say in the note whether the rest was paid by other means.',
+        does: 'The order is paid with the captured amount, and its tickets are issued. The rest is not charged. Say in the note whether the rest was paid by other means.',
       },
     },
   },
   capture_window: {
     title: 'The reservation ends soon and is not captured',
     means:
-      'Less than a day is left to capture the money of this sale, and the provider has not confirmed a capture. When the reservation ends, the sale is undone and the buyer is told.',
-    charged: 'As far as we know nothing was charged yet. The seats are the buyer’s meanwhile.',
+      'Less than a day is left to capture the money of this sale, and the provider has not confirmed a capture. When the reservation ends, the sale is cancelled and the buyer is notified.',
+    charged: 'As far as we know, nothing was charged yet. The order keeps its seats meanwhile.',
     actions: {
       look: {
         label: 'Try to capture now',
-        does: 'The worker asks the provider at once and captures the reserved amount if it can still be captured.',
+        does: 'The worker asks the provider now and captures the reserved amount if it can still be captured.',
       },
       give_back: giveAllBack,
     },
   },
   void_refused: {
-    title: 'The provider does not release a reservation',
+    title: 'The provider refuses to release a reservation',
     means:
       'The order has ended, and the provider refuses to cancel its payment. The worker tries again with a new key. Reservations end automatically after some days.',
     charged: 'Nothing was captured. The buyer’s bank may still show the reservation.',
     actions: {
       look: {
         label: 'Try to release now',
-        does: 'The worker asks the provider at once to cancel the payment.',
+        does: 'The worker asks the provider now to cancel the payment.',
       },
       settle: {
         label: 'Record as released by hand',
@@ -124,21 +124,21 @@ export const attentionEntries = {
       'Money was captured for an order that ended without a sale, and the provider refuses the refund. Often the balance is too low. The worker tries again.',
     charged: 'The buyer was charged and has neither tickets nor the money.',
     actions: {
-      look: { label: 'Try to refund now', does: 'The worker asks the provider at once for the refund.' },
+      look: { label: 'Try to refund now', does: 'The worker asks the provider for the refund now.' },
       settle: paidOtherwise,
     },
   },
   captured_after_refusal: {
     title: 'Money arrived after its order was cancelled',
     means:
-      'The capture was refused and the sale undone, then the provider captured the money after all. It is given back automatically; the entry ends when that is done.',
-    charged: 'The buyer was charged. The refund is on its way or done.',
+      'The capture was refused and the sale was cancelled, then the provider captured the money after all. It is refunded automatically; the entry leaves the list when that is done.',
+    charged: 'The buyer was charged. The refund is pending or done.',
     actions: { look: lookAgain, dismiss: dismissed },
   },
   refund_missing: {
     title: 'A pending refund has disappeared at the provider',
-    means: 'The provider accepted this refund and does not list it any more.',
-    charged: 'We cannot tell whether the buyer has the money. Look the payment up at the provider first.',
+    means: 'The provider accepted this refund but no longer lists it.',
+    charged: 'We do not know whether the buyer has the money. Look the payment up at the provider first.',
     actions: {
       look: lookAgain,
       retry: {
@@ -151,19 +151,19 @@ export const attentionEntries = {
   refund_mismatch: {
     title: 'A refund differs from what we asked for',
     means: 'The provider lists a refund under our reference with another amount, currency or payment.',
-    charged: 'The buyer was given back what the provider lists, not what we asked for.',
+    charged: 'The buyer received the amount that the provider lists, not the amount we asked for.',
     actions: {
       settle: {
         label: 'Accept as it is',
-        does: 'What the provider lists counts as this refund. Nothing more is given back by card. Say in the note how the difference was settled.',
+        does: 'The refund that the provider lists counts as this refund. Nothing more is refunded to the card. Say in the note how the difference was settled.',
       },
     },
   },
   refunded_twice: {
     title: 'The same refund was paid twice',
     means:
-      'An attempt that had failed went through after all, after the money had been given back by another attempt or by other means.',
-    charged: 'The buyer was given back too much.',
+      'An attempt that was recorded as failed succeeded, after the money had already been returned by another attempt or by other means.',
+    charged: 'The buyer received too much money.',
     actions: {
       settle: {
         label: 'Record as settled',
@@ -182,7 +182,7 @@ const finding = (title: string, means: string, charged: string): EntryWords => (
   actions: { look: lookAgain, dismiss: dismissed },
 });
 
-/** Its tickets are valid until somebody decides otherwise; a part of them is cancelled on the order's page. */
+/** The tickets stay valid until the operator cancels them. Some of them can be cancelled on the order's page. */
 const reversal = (title: string, means: string, charged: string): EntryWords => ({
   title,
   means,
@@ -191,7 +191,7 @@ const reversal = (title: string, means: string, charged: string): EntryWords => 
     look: lookAgain,
     cancel_tickets: {
       label: 'Cancel the tickets, pay nothing more',
-      does: 'All valid tickets of the order are void at once, and its seats are free again. No money is given back by us. To cancel some of the tickets only, refund them on the order’s page without paying.',
+      does: 'All valid tickets of the order become void now, and its seats are free again. We do not refund any money. To cancel some of the tickets only, refund them on the order’s page without paying.',
     },
     dismiss: {
       label: 'Keep the tickets valid',
@@ -200,41 +200,41 @@ const reversal = (title: string, means: string, charged: string): EntryWords => 
   },
 });
 
-/** Money that left a payment without us. */
+/** Money that left a payment without a refund of ours. */
 const reversalEntries = {
   foreign_refund: reversal(
     'A refund was made at the provider',
-    'Somebody refunded this payment on the provider’s own pages, or by another program. The tickets are still valid.',
+    'This payment was refunded on the provider’s own pages, or by another program. The tickets are still valid.',
     'The buyer has the refunded amount back, or gets it back within days. We do not refund it a second time.',
   ),
   dispute_opened: reversal(
     'The buyer’s bank disputes a payment',
     'The buyer told their bank that they did not make or do not accept this payment. Answer at the provider in time, or the dispute is lost. The tickets are still valid.',
-    'The provider has withdrawn the amount from your account, with a fee. Only for an inquiry it is still there. We do not refund what was withdrawn.',
+    'The provider has withdrawn the amount from your account, with a fee. For an inquiry, nothing is withdrawn yet. We do not refund money that was withdrawn.',
   ),
   dispute_won: reversal(
     'A dispute was won',
-    'The bank decided for you. Tickets that were cancelled meanwhile stay cancelled; refund the buyer if you owe them the money.',
+    'The bank decided for you. Tickets that were cancelled in the meantime stay cancelled; refund the buyer if you owe them the money.',
     'The provider has returned the amount to you. Its fee may be lost.',
   ),
   dispute_lost: reversal(
     'A dispute was lost',
-    'The bank decided for the buyer. The tickets are still valid if nobody cancelled them.',
+    'The bank decided for the buyer. The tickets are still valid unless they were cancelled.',
     'The buyer has the amount back. The provider’s fee is lost.',
   ),
 } satisfies Record<string, EntryWords>;
 
-/** What the comparison with the provider finds. */
+/** Findings of the comparison with the provider. */
 export const findingEntries = {
   unknown_order: finding(
-    'A payment of an order that we do not have',
-    'The provider holds money that names an order which the record does not have. Look for a lost database.',
-    'Somebody was charged, or an amount is reserved.',
+    'A payment for an order that we do not have',
+    'The provider has a payment for an order that is not in our record. Check whether a database was lost or restored.',
+    'A card was charged, or an amount is reserved.',
   ),
   unknown_payment: finding(
-    'A second payment of an order',
-    'The payment names an order of ours that does not know it.',
-    'Money is on it. The worker has been told and ends it when the order allows that.',
+    'A second payment for an order',
+    'The payment names one of our orders, but it is not that order’s recorded payment.',
+    'An amount is reserved or captured on it. The worker will cancel or refund it when the order allows that.',
   ),
   amount_differs: finding(
     'A payment with another amount or currency',
@@ -242,34 +242,34 @@ export const findingEntries = {
     'See the amounts.',
   ),
   captured_differs: finding(
-    'Another amount was captured than we recorded',
+    'The captured amount differs from our record',
     'The provider shows another captured amount than the record.',
     'See the amounts.',
   ),
   refunded_differs: finding(
-    'Another amount was refunded than we recorded',
+    'The refunded amount differs from our record',
     'The provider shows another refunded amount than the record.',
     'See the amounts.',
   ),
   reservation_stands: finding(
-    'A reservation stands after its order ended',
+    'A reservation remains after its order ended',
     'The order has ended or is paid, and money is still reserved.',
     'Nothing was captured on it.',
   ),
   missing_there: finding(
-    'A payment that the provider does not know',
-    'The record names a payment that the provider does not have. Check that the keys are those of the right account.',
+    'A payment is missing at the provider',
+    'Our record names a payment that the provider does not have. Check that the API keys belong to the right account.',
     'Not known.',
   ),
   no_payment: finding(
     'Sold without a payment',
-    'The order is sold, and no capture was ever written for it.',
+    'The order is sold, but no capture was recorded for it.',
     'Nothing was charged.',
   ),
   ...reversalEntries,
 } satisfies Record<string, EntryWords>;
 export type FindingKind = keyof typeof findingEntries;
-/** Told by the provider's refunds and disputes, and ended by an operator: the comparison of payments says nothing about them. */
+/** Created from the provider's refunds and disputes, and closed by an operator. The comparison of payments ignores them. */
 export const reversalFindings = Object.keys(reversalEntries) as FindingKind[];
 
 /** All kinds of entries. */
@@ -277,30 +277,30 @@ export const operatorEntries = {
   ...attentionEntries,
   ...findingEntries,
   outcome_unknown: {
-    title: 'The provider does not say how a payment stands',
+    title: 'The state of a payment is not known',
     means:
-      'A call to the provider has no answer, or a payment does not end after several tries. The worker goes on asking; an order keeps its seats meanwhile.',
+      'A call to the provider got no answer, or a payment did not end after several tries. The worker keeps asking; an order keeps its seats meanwhile.',
     charged: 'Not known yet.',
     actions: {
       look: lookAgain,
       give_back: giveAllBack,
       settle: {
         label: 'Record as settled by hand',
-        does: 'You looked the payment up at the provider, and it is released or given back. We do not ask again.',
+        does: 'You confirm that the payment was released or refunded at the provider. We do not ask again.',
       },
     },
   },
   refund_failed: {
     title: 'A refund failed',
     means:
-      'The provider or the bank did not carry out a refund. Its tickets are void, and the money is still owed.',
+      'The provider or the bank did not pay out a refund. Its tickets are void, and the money is still owed.',
     charged: 'The buyer was charged and does not have the money back.',
     actions: { retry: retryRefund, settle: paidOtherwise },
   },
   unknown_object: {
     title: 'The provider reports a payment that we do not know',
-    means: 'Events about this payment were looked at for three days, and no order of ours has it.',
-    charged: 'No order of ours was charged.',
+    means: 'Events about this payment were checked for three days, and it belongs to none of our orders.',
+    charged: 'None of our orders was charged.',
     actions: { look: lookAgain, dismiss: dismissed },
   },
 } satisfies Record<string, EntryWords>;

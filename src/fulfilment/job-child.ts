@@ -8,7 +8,7 @@ import type { Db } from '../sales/db.ts';
 import { giveJobsBack, type JobProgress, stopWithinMs } from './job-queue.ts';
 import { jobNames } from './tasks.ts';
 
-/** What the child needs, sent as its first message: it holds passwords, which must not appear in a list of processes. */
+/** Settings of the child, sent as its first message: they include passwords, which must not appear in a process list. */
 export interface JobWorkerSetup {
   databaseUrl: string;
   dataDir: string;
@@ -20,7 +20,7 @@ export interface JobWorkerSetup {
   logLevel: string;
 }
 
-/** From the child, several times a second: proof that its event loop runs, and how far its work has come. */
+/** Sent by the child several times a second: shows that its event loop runs, and the progress of its work. */
 export interface JobWorkerReport extends JobProgress {
   loops: LoopHealth[];
 }
@@ -36,29 +36,29 @@ export interface JobChildOptions {
 }
 
 export interface JobChild {
-  /** Of the present child; null while there is none. */
+  /** Returns the id of the current child process, or null if there is none. */
   pid(): number | null;
   stop(): Promise<void>;
 }
 
 const usualTimes = {
-  /** A child that says nothing for this time is frozen or hung. */
+  /** A child that sends no report for this time is frozen or hung. */
   silentMs: 10_000,
-  /** Jobs have been due, or locked by the child, and it had free places but ran none: its queue no longer works. */
+  /** The queue of a child is stuck if, for this time, jobs were due or locked by it, and it had free places but ran none. */
   stuckMs: 10_000,
-  /** The same while tasks run that do not end, and for a job that is kept. A mail server may keep a task for a minute. */
+  /** The same limit while tasks run, and for a single job. A mail server may keep a task busy for a minute. */
   busyStuckMs: 180_000,
-  /** A life shorter than this counts as a failed start. */
+  /** A child that lives for less than this counts as a failed start. */
   stableMs: 30_000,
 };
 const checkEveryMs = 1_000;
 const startWithinMs = 30_000;
-/** After this, a silent child is not given the time that an orderly stop takes. */
+/** A child that has been silent for longer than this is killed at once instead of stopped in order. */
 const stopsInOrderMs = 3_000;
 const giveBackWithinMs = 2_000;
-/** Jobs that became due this long ago and still wait are looked at by the watchdog. */
+/** The watchdog considers jobs that became due this long ago and still wait. */
 const dueSinceMs = 2_000;
-/** While jobs are being run, the queue is asked this seldom. */
+/** While jobs are running, the queue is queried only this often. */
 const lookEveryMs = 5_000;
 
 interface Life {
@@ -66,20 +66,20 @@ interface Life {
   startedAt: number;
   heardAt: number;
   report: JobWorkerReport | null;
-  /** Since when the report's counts have not changed. */
+  /** Time since which the report's counts have not changed. */
   movedAt: number;
-  /** When the queue was last asked about it. */
+  /** Time of the last query of the queue about this child. */
   askedAt: number;
-  /** Since when jobs were found waiting for a child that takes none. */
+  /** Time since which jobs have been waiting although the child takes none. */
   waitingSince: number | null;
   exited: Promise<void>;
-  /** Set once it has ended: how. */
+  /** How the child ended. Null while it runs. */
   end: string | null;
 }
 
 /**
- * The job worker as a process of its own: whatever happens to it (killed, frozen, hung, an error that nothing handled, a queue
- * that no longer fetches), the sale goes on and a new one is started. It ends with its parent.
+ * Runs the job worker in a child process. If it is killed, freezes, hangs, has an uncaught error, or its queue no longer fetches
+ * jobs, the sale continues and a new child is started. The child ends with its parent.
  */
 export function startJobChild(options: JobChildOptions): JobChild {
   const { db, loops, clock, log } = options;
@@ -91,7 +91,7 @@ export function startJobChild(options: JobChildOptions): JobChild {
 
   async function check(signal: AbortSignal): Promise<void> {
     const now = clock.monotonic();
-    // This process was frozen or had no processor: the child's reports may wait to be read.
+    // This process was frozen or had no CPU time, so the child's reports may not have been read yet.
     const wasPaused = now - checkedAt > checkEveryMs * 5;
     checkedAt = now;
     if (life?.end === null) {
@@ -99,7 +99,7 @@ export function startJobChild(options: JobChildOptions): JobChild {
       const fault = await faultOf(life);
       checkedAt = clock.monotonic();
       if (!fault) return settle(life);
-      log.error({ pid: life.child.pid, fault }, 'the job worker is ended');
+      log.error({ pid: life.child.pid, fault }, 'killing the job worker');
       life.child.kill('SIGKILL');
       await life.exited;
       life.end = fault;
@@ -112,7 +112,7 @@ export function startJobChild(options: JobChildOptions): JobChild {
     settle(life);
   }
 
-  /** A child that keeps dying is reported as failing, although a new one has just started. */
+  /** Reports a child that keeps dying as failing, although a new one has just started. */
   function settle({ startedAt }: Life): void {
     if (clock.monotonic() - startedAt > times.stableMs) shortLives = 0;
     if (shortLives > 1) throw new Error(`started again ${shortLives} times in a row: ${lastEnd}`);
@@ -123,7 +123,7 @@ export function startJobChild(options: JobChildOptions): JobChild {
     shortLives = clock.monotonic() - startedAt < times.stableMs ? shortLives + 1 : 1;
     log.error({ end: lastEnd, lives: shortLives }, 'the job worker ended; starting it again');
     if (report)
-      await giveJobsBack(db, report.worker).catch((err) => log.debug({ err }, 'the lease ends by itself'));
+      await giveJobsBack(db, report.worker).catch((err) => log.debug({ err }, 'could not return the jobs of the job worker; its lease expires automatically'));
   }
 
   async function faultOf(one: Life): Promise<string | null> {
@@ -135,11 +135,11 @@ export function startJobChild(options: JobChildOptions): JobChild {
     if (isMoving) one.waitingSince = null;
     if (!report || (isMoving && now - one.askedAt < lookEveryMs)) return null;
     one.askedAt = now;
-    // Without an answer from the database there is nothing to conclude.
+    // If the database does not answer, the state of the child is unknown.
     const jobs = await jobsOf(db, report.worker).catch(() => null);
     if (!jobs) return null;
     const running = report.begun - report.ended;
-    // A fetch whose answer was lost leaves jobs locked of which the worker knows nothing.
+    // A fetch whose response was lost leaves jobs locked that the worker does not know.
     const isIdle = running < report.places && (jobs.wait || jobs.locked > running);
     if (jobs.lockedMs > times.busyStuckMs) return `keeps a job for ${seconds(jobs.lockedMs)} s`;
     if (isMoving || (!isIdle && running === 0)) {
@@ -174,7 +174,7 @@ export function startJobChild(options: JobChildOptions): JobChild {
       await exited;
       cancel();
       if (child.signalCode === null || !report) return;
-      // Bounded: with the database away, the lease ends by itself.
+      // The wait is bounded: if the database is unavailable, the lease expires automatically.
       const given = giveJobsBack(db, report.worker).catch(() => {});
       await within(clock, giveBackWithinMs, given);
     },
@@ -182,14 +182,14 @@ export function startJobChild(options: JobChildOptions): JobChild {
 }
 
 interface JobsOfWorker {
-  /** Jobs that any worker could take have been due for a while. */
+  /** True if jobs that any worker could take have been due for a while. */
   wait: boolean;
-  /** Jobs that this worker has locked for a while, and for how long the oldest. */
+  /** Number of jobs that this worker has kept locked for a while, and the age of the oldest lock. */
   locked: number;
   lockedMs: number;
 }
 
-/** Index for those that wait: graphile_worker.jobs_main_index (jobs that nobody has locked). */
+/** Waiting jobs are read by the index graphile_worker.jobs_main_index (jobs without a lock). */
 async function jobsOf(db: Db, worker: string): Promise<JobsOfWorker> {
   const [row] = await db.query<JobsOfWorker>(
     'jobs_of_worker',
@@ -211,11 +211,11 @@ function tell(child: ChildProcess, message: unknown): void {
 
 async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Life> {
   const { clock } = options;
-  // Compiled, or as it is written.
+  // The compiled program runs .js files, development runs .ts files.
   const language = path.extname(import.meta.filename);
   const loader = language === '.ts' ? ['--import', import.meta.resolve('tsx')] : [];
   const main = path.join(import.meta.dirname, `../job-worker${language}`);
-  // Detached: Ctrl-C in a terminal signals the whole group, and running jobs are still to be finished.
+  // Detached, because Ctrl-C in a terminal signals the whole group, and running jobs should still finish.
   const child = spawn(process.execPath, [...loader, main], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     detached: true,

@@ -84,7 +84,7 @@ export function peerKindOf(peer: string | undefined): PeerKind {
   return address && privateRanges.has(address.range()) ? 'private' : 'public';
 }
 
-/** Returns null for text that is not an IP address, such as `unknown` in a header that a trusted proxy passed on. */
+/** Returns null for text that is not an IP address, such as `unknown` in a header from a trusted proxy. */
 export function rangeOf(text: string | undefined): ClientAddress | null {
   const parsedAddress = parsed(text);
   if (!parsedAddress) return null;

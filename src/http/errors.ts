@@ -363,7 +363,7 @@ export const problemCodes = {
   unknown_entry: {
     status: 404,
     title: 'No such entry',
-    advice: 'The list of payments that need a decision has no entry of that name.',
+    advice: 'The list of payments that need a decision has no entry with this id.',
   },
   action_not_possible: {
     status: 409,
@@ -374,7 +374,7 @@ export const problemCodes = {
   payment_busy: {
     status: 409,
     title: 'Payment under way',
-    advice: 'A call to the payment provider is under way for this payment. Try again in some seconds.',
+    advice: 'A call to the payment provider is in progress for this payment. Try again in a few seconds.',
   },
   unknown_finding: { status: 404, title: 'No such finding', advice: 'There is no finding of that number.' },
   unknown_refund: { status: 404, title: 'No such refund', advice: 'There is no refund under this address.' },
@@ -448,7 +448,7 @@ export interface ProblemOptions {
   detail?: string;
   /** JSON pointer into the body, a parameter's or a header's name. */
   field?: string;
-  /** A fraction is rounded up in the answer. */
+  /** Milliseconds; a fraction is rounded up in the response. */
   retryAfterMs?: number;
   /** Code-specific members. */
   extra?: Record<string, unknown>;

@@ -7,7 +7,7 @@ import { StoreFault } from './store-fault.ts';
 /** Background work of a process: every loop runs here, so that each is supervised and visible in the same way. */
 
 export interface LoopOptions {
-  /** What the loop does, as a verb phrase that completes "could not …": logged and shown to operators. */
+  /** Verb phrase that completes "could not …", such as "send webhooks". It is logged and shown to operators. */
   name: string;
   /** Pause after a turn that succeeded, in ms. */
   everyMs: number;
@@ -16,20 +16,20 @@ export interface LoopOptions {
    * The signal aborts when the loop stops, and when the turn exceeds `lateAfterMs`.
    */
   turn(signal: AbortSignal): Promise<unknown>;
-  /** Resolves when the work that turns have started and not waited for has ended. `stop` waits for it. */
+  /** Resolves when all work that turns started without waiting for it has ended. `stop` waits for it. */
   ended?(): Promise<unknown>;
-  /** True: the first turn waits `everyMs`. */
+  /** If true, the first turn begins after `everyMs`. */
   waitsFirst?: boolean;
-  /** A turn that takes longer is reported as hung, in ms. 30 s by default. */
+  /** A turn that takes longer than this is reported as hung. In ms, 30 s by default. */
   lateAfterMs?: number;
   /** Longest pause after failures, in ms. `everyMs` by default, but at least 5 s and at most 60 s. */
   retryMaxMs?: number;
 }
 
 export interface Loop {
-  /** The next turn begins at once, or directly after the present one. */
+  /** Starts the next turn at once, or directly after the current one. */
   wake(): void;
-  /** Resolves when the present turn has ended. */
+  /** Resolves when the current turn has ended. */
   stop(): Promise<void>;
 }
 
@@ -38,21 +38,21 @@ export type LoopState = 'ok' | 'failing' | 'hung' | 'starting';
 export interface LoopHealth {
   name: string;
   state: LoopState;
-  /** Since when the loop has been failing or hung. Epoch ms by this process's clock, as all times here. */
+  /** Time since which the loop has been failing or hung. Epoch ms by this process's clock, like all times here. */
   since: number | null;
   lastSuccessAt: number | null;
   /** Failures in a row. */
   failures: number;
-  /** Message of the last failure while it fails; names no person. */
+  /** Message of the last failure while the loop fails. It contains no personal data. */
   error: string | null;
 }
 
 export interface Loops {
   run(options: LoopOptions): Loop;
-  /** Adds the health of work that has its own way of running: leader tasks, the job worker. */
+  /** Adds the health of work that is not run as a loop: leader tasks, the job worker. */
   observe(read: () => LoopHealth[]): void;
   health(): LoopHealth[];
-  /** Stops all of them; only needed without `shutdown`. */
+  /** Stops all loops. Only needed without `shutdown`. */
   stop(): Promise<void>;
 }
 
@@ -61,9 +61,9 @@ const retryFirstMs = 1_000;
 const retryMaxDefaultMs = [5_000, 60_000] as const;
 /** A repeated failure is logged again after this time. */
 const sayAgainMs = 30_000;
-/** A hung turn is given up after this many times its limit. Every turn may run beside itself: other processes run it too. */
+/** A hung turn is abandoned after this many times its limit. Turns may overlap: other processes run them at the same time too. */
 const giveUpFactor = 3;
-/** Turns that were given up and have not ended. With more of them, the loop waits: each may hold connections and memory. */
+/** Limit of abandoned turns that have not ended. At the limit the loop waits: each may hold connections and memory. */
 const givenUpMax = 3;
 /** A call to the payment provider may be under way when a stop begins. */
 const stopWithinMs = 10_000;
@@ -73,13 +73,13 @@ export function createLoops(options: {
   /** Spreads the pauses after failures. */
   random: Pick<Random, 'int'>;
   log: Logger;
-  /** Each loop is stopped with the program, the last one started first. */
+  /** Stops each loop with the program, in reverse order of starting. */
   shutdown?: Pick<Shutdown, 'add' | 'requested'>;
 }): Loops {
   const { shutdown } = options;
   const running = new Set<ReturnType<typeof runLoop>>();
   const others: (() => LoopHealth[])[] = [];
-  // All at once, so that their last turns end side by side.
+  // Stops all loops together, so that their last turns end at the same time.
   shutdown?.requested.addEventListener('abort', () => {
     for (const { loop } of running) void loop.stop();
   });
@@ -137,7 +137,7 @@ function runLoop(
     if (clock.monotonic() - saidAt < sayAgainMs) return;
     saidAt = clock.monotonic();
     const about = { loop: name, failures: state.failures };
-    // A store that is away says everything in its message; the place in our code does not help.
+    // The message of an unavailable store says everything; our stack trace does not help.
     if (error instanceof StoreFault) log.warn({ ...about, fault: error.message }, `could not ${name}`);
     else log.error({ ...about, err: error }, `could not ${name}`);
   }
@@ -148,7 +148,7 @@ function runLoop(
     present = abort;
     const limit = timeLimit(abort);
     try {
-      // A turn that throws before its first wait rejects as well.
+      // Turns a synchronous throw into a rejection.
       const running = Promise.resolve(abort.signal).then(turn);
       const result = await Promise.race([running, limit.exceeded(running)]);
       succeeded();
@@ -164,7 +164,7 @@ function runLoop(
     }
   }
 
-  /** Reports a turn that takes too long as hung and aborts it; rejects when it does not end even then. */
+  /** Reports a turn that takes too long as hung and aborts it. Rejects if it does not end after that. */
   function timeLimit(abort: AbortController): {
     exceeded(running: Promise<unknown>): Promise<never>;
     cancel(): void;
@@ -195,13 +195,13 @@ function runLoop(
     };
   }
 
-  /** Doubles with each failure; between half of it and all of it, so that processes do not come back together. */
+  /** Doubles with each failure. Random between half and the whole, so that processes do not retry at the same time. */
   function pauseAfter(failures: number): number {
     const pause = Math.min(retryMaxMs, Math.min(everyMs, retryFirstMs) * 2 ** Math.min(failures - 1, 16));
     return Math.round(pause / 2) + random.int(Math.max(1, Math.round(pause / 2)));
   }
 
-  /** A controller for each pause: `AbortSignal.any` on a signal that lives as long as the process leaks on Node 20. */
+  /** Uses one controller for each pause: on Node 20, `AbortSignal.any` leaks if a source signal lives as long as the process. */
   async function pause(ms: number): Promise<void> {
     if (stopped || awake || ms <= 0) return;
     nap = new AbortController();

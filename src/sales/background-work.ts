@@ -2,19 +2,19 @@ import type { LoopHealth } from '../runtime/loops.ts';
 import type { Db } from './db.ts';
 
 /**
- * What does not go on as it should: the one home of the rules for `doctor`, /readyz and the organiser's console. Nothing here
- * stops a sale; each entry names a part, what was seen and what to do.
+ * Rules that decide whether background work is degraded, shared by `doctor`, /readyz and the organiser's console. Nothing here
+ * stops a sale. Each entry names a part, what was observed and what to do.
  */
 export interface DegradedPart {
   code: 'loop_failing' | 'clock' | 'process_silent' | 'role_missing' | 'overdue';
-  /** The loop, the role, or the kind of work. */
+  /** Name of the loop or role, or the kind of work. */
   part: string;
-  /** One sentence; names no buyer. */
+  /** One sentence without personal data. */
   detail: string;
   remedy: string;
-  /** Epoch ms by Postgres's clock; null: unknown. */
+  /** Epoch ms by Postgres's clock. Null if unknown. */
   since: number | null;
-  /** Of overdue work; null for everything else. At most `countMax`. */
+  /** Number of overdue items, at most `countMax`. Null for the other codes. */
   count: number | null;
 }
 
@@ -22,9 +22,9 @@ export interface DegradedPart {
 export const reportEveryMs = 3_000;
 /** A process that has not reported for this time is silent. */
 const silentAfterMs = 20_000;
-/** After this, a process that did not stop in order is forgotten. */
+/** A process that ended without an orderly stop is forgotten after this time. */
 const forgottenAfterMs = 5 * 60_000;
-/** A loop that has been failing for less than this is not worth a line: a lost connection, a restart of Postgres. */
+/** A loop that has been failing for less than this is not reported: it may be a lost connection or a restart of Postgres. */
 const failingAfterMs = 10_000;
 /** A process's clock may differ from Postgres's by this much. */
 export const clockSkewMaxMs = 500;
@@ -35,14 +35,14 @@ interface DueRule {
   part: string;
   /** Work that has been due for longer is overdue. */
   afterMs: number;
-  /** `SELECT … AS at`: when work became due, oldest first, bounded by $limit; `$before` is the latest instant that counts. */
+  /** `SELECT … AS at`: when work became due, oldest first, at most $limit rows. `$before` is the latest time that counts. */
   rows: string;
   remedy: string;
 }
 
 const worker = 'Check that a process with the role worker runs, and its log.';
 
-/** Each is read by an index, however long the table is. */
+/** Each rule reads an index, so that its cost does not grow with the table. */
 const dueRules: readonly DueRule[] = [
   {
     part: 'jobs on their way to the queue',
@@ -94,14 +94,14 @@ const dueRules: readonly DueRule[] = [
   {
     part: 'cancellations of events',
     afterMs: 60_000,
-    // A round renews the claim; a run that nobody has claimed for a while stands still.
+    // Each round renews the claim. A run without a claim for a while makes no progress.
     rows: `SELECT coalesce(claimed_until, started_at) AS at FROM event_cancellations
            WHERE state = 'running' AND coalesce(claimed_until, started_at) < $before ORDER BY 1 LIMIT $limit`,
     remedy: worker,
   },
 ];
 
-/** One statement for all rules; made once, from constants. */
+/** One statement for all rules, built once from constants. */
 const overdueSql = dueRules
   .map(({ part, afterMs, rows }) => {
     const before = `clock_timestamp() - interval '${afterMs} milliseconds'`;
@@ -125,7 +125,7 @@ async function overdueWork(db: Db): Promise<DegradedPart[]> {
   });
 }
 
-/** A loop as it is stored: ages instead of instants, because a process's clock may be wrong. */
+/** Stored state of a loop. It has ages instead of times, because a process's clock may be wrong. */
 interface StoredPart {
   name: string;
   state: LoopHealth['state'];
@@ -143,7 +143,7 @@ export interface ProcessReport {
   health: readonly LoopHealth[];
 }
 
-/** Stores what a process says about its loops; returns Postgres's clock, epoch ms. */
+/** Stores the report of a process about its loops. Returns the time of Postgres, epoch ms. */
 export async function reportProcess(db: Db, report: ProcessReport, now: number): Promise<number> {
   const parts = report.health.map(
     ({ name, state, since, lastSuccessAt, failures, error }): StoredPart => ({
@@ -177,7 +177,7 @@ interface ProcessRow {
 
 const clockLoop = 'agree with Postgres about the time';
 
-/** The health of a process's clock, as one of its parts. */
+/** Returns the health of a process's clock as one of its parts. */
 export function clockHealth(skewMs: number | null, since: number | null): LoopHealth {
   const isFar = skewMs !== null && Math.abs(skewMs) > clockSkewMaxMs;
   return {
@@ -214,12 +214,12 @@ function degradedOf(row: ProcessRow, part: StoredPart): DegradedPart[] {
     ];
   }
   if (troubledMs < failingAfterMs) return [];
-  const how = part.state === 'hung' ? 'does not end' : 'fails';
+  const how = part.state === 'hung' ? 'has been hung' : 'has been failing';
   return [
     {
       code: 'loop_failing',
       part: part.name,
-      detail: `"${part.name}" ${how} for ${durationText(troubledMs)} (${where}): ${part.error ?? 'no reason is known'}`,
+      detail: `"${part.name}" ${how} for ${durationText(troubledMs)} (${where}): ${part.error ?? 'reason unknown'}`,
       remedy: 'It is repeated automatically. If it does not recover, see the log of that process.',
       since,
       count: null,
@@ -227,7 +227,7 @@ function degradedOf(row: ProcessRow, part: StoredPart): DegradedPart[] {
   ];
 }
 
-/** The roles of each process that reports at present. */
+/** Returns the roles of each process that currently reports. */
 export async function processesReporting(db: Db): Promise<string[][]> {
   const rows = await db.query<{ roles: string[] }>(
     'processes_reporting',
@@ -239,7 +239,7 @@ export async function processesReporting(db: Db): Promise<string[][]> {
 
 const neededRoles = ['controller', 'worker'];
 
-/** What the processes report, and which of them do not report any more. Empty while no process has reported at all. */
+/** Returns the problems that processes report, and the processes that no longer report. Empty if no process ever reported. */
 async function processTroubles(db: Db): Promise<DegradedPart[]> {
   const rows = await db.query<ProcessRow>(
     'process_health',
@@ -273,7 +273,7 @@ async function processTroubles(db: Db): Promise<DegradedPart[]> {
   ];
 }
 
-/** For a probe that anybody may ask: what is degraded, without the names of machines. */
+/** Summary for a public probe: what is degraded, without names of machines. */
 export function degradedSummary(parts: readonly DegradedPart[]): string {
   const said = parts.map(({ code, part, count }) => {
     if (code === 'overdue') return `${count} ${part} overdue`;
@@ -285,7 +285,7 @@ export function degradedSummary(parts: readonly DegradedPart[]): string {
   return [...new Set(said)].join('; ');
 }
 
-/** Everything that is degraded, over all processes of the installation. */
+/** Returns everything that is degraded, over all processes of the installation. */
 export async function degradedParts(db: Db): Promise<DegradedPart[]> {
   const [troubles, overdue] = await Promise.all([processTroubles(db), overdueWork(db)]);
   return [...troubles, ...overdue];

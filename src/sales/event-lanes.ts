@@ -2,25 +2,25 @@ import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 
-/** A call that waits longer than this for its event's turn is told that the event is busy. */
+/** A call that waits longer than this for its event's turn fails with `store_busy`. */
 const turnWaitMs = 5_000;
-/** Each event may use this many times the connections that are free: one alone gets three quarters of them. */
+/** Each event may use this many times the number of free connections: a single event gets three quarters of them. */
 const shareOfFree = 3;
 
 export interface EventLanes {
-  /** Runs the call when its event may use another connection; at once without an event. */
+  /** Runs the call as soon as its event may use another connection. Without an event it runs at once. */
   run<Value>(event: EventNo | undefined, call: () => Promise<Value>): Promise<Value>;
 }
 
 interface Lane {
   running: number;
-  /** Each starts the call that waits; first come, first served. */
+  /** Callbacks that start the waiting calls, in order of arrival. */
   waiting: (() => void)[];
 }
 
 /**
- * Keeps one event from using all connections of a pool: calls of an event beyond its share wait here, in order, so that a
- * connection is left for the next event. The share follows from what is free, so that two busy events leave each other room.
+ * Keeps one event from using all connections of a pool. Calls of an event beyond its share wait here, in order, so that a
+ * connection is left for the next event. The share depends on the free connections, so that two busy events leave each other room.
  */
 export function createEventLanes(options: { connections: number; clock: Pick<Clock, 'after'> }): EventLanes {
   const { connections, clock } = options;

@@ -1,25 +1,25 @@
 import type { EventNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 
-/** A call waits this long for its event, in all, before its caller is told that the event is busy. */
+/** Total time that a call waits for its event's lock before it fails because the event is busy. */
 export const lockedPatienceMs = 2_000;
-/** Whether the lock is free is asked this often: at first quickly, since most changes take milliseconds. */
+/** Interval between checks of the lock. It starts short, since most changes take milliseconds. */
 const askFirstMs = 5;
 const askMostMs = 100;
 const waitingMax = 1_000;
 
 export interface LockedEvents {
-  /** Resolves once the event's lock is free (true), or `ms` have passed or too many wait already (false). */
+  /** Resolves to true once the event's lock is free, or to false if `ms` have passed or too many calls wait already. */
   free(event: EventNo, ms: number): Promise<boolean>;
 }
 
 /**
- * Calls that met an event's lock wait for it here, without a connection: one of them asks for all. A lock that is held alone
- * for seconds takes no connection from other events.
+ * Lets calls wait for an event's lock without a connection: one query checks the lock for all of them. A lock that is held
+ * exclusively for seconds takes no connection from other events.
  */
 export function createLockedEvents(options: {
   clock: Pick<Clock, 'after' | 'sleep'>;
-  /** Whether the event's lock can be shared now. */
+  /** Returns true if the event's lock can be shared now. */
   isFree: (event: EventNo) => Promise<boolean>;
 }): LockedEvents {
   const { clock, isFree } = options;
@@ -28,7 +28,7 @@ export function createLockedEvents(options: {
   async function watch(event: EventNo, waiting: Set<() => void>): Promise<void> {
     for (let ms = askFirstMs; waiting.size > 0; ms = Math.min(askMostMs, ms * 2)) {
       await clock.sleep(ms);
-      // A store that does not answer says more to the calls themselves.
+      // If the store does not answer, the calls resume and report that error themselves.
       if (waiting.size > 0 && (await isFree(event).catch(() => true))) break;
     }
     events.delete(event);

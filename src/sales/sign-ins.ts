@@ -1,9 +1,9 @@
 import type { Db } from './db.ts';
 
 /**
- * How fast passwords may be tried, per address range and per known browser; the count is shared by all processes. From the
- * sixth failure on attempts are spaced: by 1 s, 2 s, then always 4 s. That allows 900 guesses an hour for good. A failure is
- * forgotten after a minute. An attempt that would have to wait longer than `waitMaxMs` is refused at once.
+ * How fast passwords may be tried, per address range and per known browser. The count is shared by all processes. From the
+ * sixth failure on, attempts are spaced by 1 s, 2 s, then always 4 s. That allows 900 guesses an hour in the long run. A failure
+ * is forgotten after a minute. An attempt that would have to wait longer than `waitMaxMs` is refused at once.
  */
 export const signInPolicy = {
   spacingsMs: [0, 0, 0, 0, 0, 1_000, 2_000, 4_000],
@@ -11,18 +11,18 @@ export const signInPolicy = {
   waitMaxMs: 10_000,
 } as const;
 
-/** A browser that did not sign in for so long starts with its address's budget again. Days. */
+/** Days after which a browser that has not signed in uses its address's budget again. */
 export const deviceKeptDays = 400;
 
 export interface SignInSlot {
-  /** What `signInDone` gives the attempt back to. Null: the attempt is not counted. */
+  /** Budget to which `signInDone` returns the attempt. Null means that the attempt is not counted. */
   budget: string | null;
   waitMs: number;
-  /** Too many wait already; nothing was reserved. */
+  /** True if too many attempts wait already. Nothing was reserved. */
   refused: boolean;
 }
 
-/** `range`: null while addresses of clients are unknown. `device`: the hash of the browser's cookie, if it has one. */
+/** `range` is null if the client's address is unknown. `device` is the hash of the browser's cookie, or null. */
 export async function signInSlot(
   db: Db,
   { range, device, email }: { range: string | null; device: string | null; email: string },
@@ -36,7 +36,7 @@ export async function signInSlot(
   return slot!;
 }
 
-/** The password was right: the attempt costs nothing, and the browser has its own budget from now on. */
+/** Call after a correct password: returns the attempt to its budget, and gives the browser its own budget from now on. */
 export async function signInDone(
   db: Db,
   { budget, device, email }: { budget: string | null; device: string; email: string },
@@ -44,7 +44,7 @@ export async function signInDone(
   await db.query('sign_in_done', 'SELECT sign_in_done($1, $2, $3)', [budget, device, email]);
 }
 
-/** Deletes rows that say nothing any more, a bounded number at a time: strangers make rows of address ranges. */
+/** Deletes rows that no longer matter. Bounded per call, because strangers can create rows of address ranges. */
 export async function tidySignIns(db: Db): Promise<void> {
   await db.query(
     'sign_in_tidy',

@@ -3,44 +3,43 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Db } from '../sales/db.ts';
 import type { Controller } from './controller.ts';
 
-/** A quiet event is led again this long before something happens about it by time, such as its start. */
+/** A resting event gets a leader this long before its next scheduled change, such as its start. */
 const aheadMs = 3_000;
-/** An event that would be woken sooner than this stays awake. */
+/** An event stays awake if it would wake sooner than this. */
 const leastMs = 15_000;
-/** At the latest then an event is looked at again, should a change have gone unnoticed. */
+/** Longest rest: after this, an event is checked in case a change was missed. */
 const mostMs = 6 * 3_600_000;
 /**
- * A process that changes something in Redis notes it in Postgres first, at most once in this time for each event; the leader
- * goes on looking for longer than that before it settles a rest.
+ * A process that is about to change something in Redis notes it in Postgres first, at most once in this time for each event. The
+ * leader keeps checking for longer than that before it settles a rest.
  */
 export const wakeEveryMs = 4_000;
 const clearAfterMs = 1.5 * wakeEveryMs;
 /** Longer than any published object waits for its next turn (read-path/publish.ts). */
 const allPublishedMs = 5_500;
-/** Rests of other settings or programs that are ended with each tick, so that a new version does not wake all events at once. */
+/** Rests made by other settings or versions that are ended with each tick. Bounded, so that a new version does not wake all events at once. */
 const renewedATick = 5;
 
 export interface EventRestOptions {
   db: Db;
   clock: Pick<Clock, 'monotonic'>;
-  /** Identifies the program and the settings that the published objects depend on. */
+  /** Identifies the version and the settings that the published objects depend on. */
   madeAs: string;
-  /** Whether time alone will change nothing about the event. */
+  /** Returns true if nothing about the event will change by the passing of time alone. */
   isQuiet: (event: EventNo, term: number) => Promise<boolean>;
-  /** Undefined until the controller was made. */
+  /** Returns undefined until the controller exists. */
   controller: () => Pick<Controller, 'leads' | 'doneSince'> | undefined;
 }
 
 /**
- * Decides which events need a leader. One about which nothing changes is put to rest (migrations/0025_event_rests.sql); any
- * change of it, and the next instant at which something happens by time, brings it back within a second. Returns the events to
- * lead; to be called once a tick.
+ * Decides which events need a leader. An event about which nothing changes is put to rest (migrations/0025_event_rests.sql). Any
+ * change, or its next scheduled change, brings it back within a second. Call it once a tick: it returns the events to lead.
  */
 export function createEventRest(options: EventRestOptions): () => Promise<EventNo[]> {
   const { db, clock, madeAs, isQuiet } = options;
-  /** As the last list said: whether the event's rest could be settled; null: it has none. */
+  /** From the last list: whether the event's rest can be settled. Null means that the event does not rest. */
   const listed = new Map<EventNo, boolean | null>();
-  /** Since when each event was quiet and its rest clear, monotonic ms. */
+  /** Time since which each event has been quiet with a clear rest, monotonic ms. */
   const quietSince = new Map<EventNo, number>();
 
   async function decide(): Promise<void> {
@@ -55,7 +54,7 @@ export function createEventRest(options: EventRestOptions): () => Promise<EventN
       if (isStill && clear === null) resting.push([event, term]);
       if (!isStill || !clear) quietSince.delete(event);
       else if (!quietSince.has(event)) quietSince.set(event, now);
-      // All that was changed before the rest was clear has been published since.
+      // Every change from before the rest was clear has been published since.
       else if (controller.doneSince(event, quietSince.get(event)! + allPublishedMs))
         settling.push([event, term]);
     }
@@ -90,12 +89,12 @@ export function createEventRest(options: EventRestOptions): () => Promise<EventN
   };
 }
 
-/** Notes that something about an event is about to change that is not in Postgres: whoever waits for it may change it then. */
+/** Notes that something about an event outside Postgres is about to change. The caller makes the change after it resolves. */
 export type Waker = (event: EventNo) => Promise<void>;
 
 const wakersMax = 1_000;
 
-/** Shares one note among all who ask within `wakeEveryMs`. One that fails is a StoreFault, and is made again by the next. */
+/** Shares one note among all calls within `wakeEveryMs`. If it fails, the calls reject with a StoreFault and the next call tries again. */
 export function createWaker({ db, clock }: { db: Db; clock: Pick<Clock, 'monotonic'> }): Waker {
   const noted = new Map<EventNo, { at: number; note: Promise<unknown> }>();
   return async (event) => {

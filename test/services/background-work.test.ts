@@ -97,7 +97,7 @@ test('a loop that fails, a process that is silent and a clock that is off are ea
   assert.deepEqual(await codes(), [], 'a fault of two seconds is not worth a line');
   await reportProcess(db, { process: 'one', roles, upMs: 60_000, health: health(now - 30_000, 'hung') }, now);
   const [hung] = await degradedParts(db);
-  assert.match(hung!.detail, /"send webhooks" does not end for 30 s \(process one\): as meant/);
+  assert.match(hung!.detail, /"send webhooks" has been hung for 30 s \(process one\): as meant/);
 
   await database.query(`UPDATE process_health SET reported_at = now() - interval '1 minute'`);
   assert.deepEqual(await codes(), ['process_silent', 'role_missing', 'role_missing']);

@@ -95,7 +95,7 @@ test('P8: a refund that somebody makes at the provider is judged at once: listed
     [entry!.kind, entry!.order, entry!.seats, entry!.seatNames.length],
     ['foreign_refund', order.order, [1, 2], 2],
   );
-  assert.match(entry!.says!, /^20\.00 EUR of order .* were refunded at the provider, not by us/);
+  assert.match(entry!.says!, /^20\.00 EUR of order .* was refunded at the provider, not by us/);
   assert.deepEqual(
     entry!.actions.map(({ action }) => action),
     ['look', 'cancel_tickets', 'dismiss'],

@@ -19,9 +19,9 @@ export const accessTexts = {
   missing: 'Enter your code.',
   wait: (seconds: number) =>
     plural(seconds, {
-      one: 'Many wrong codes came from your network. Your code is checked again automatically in about # second.',
+      one: 'Many wrong codes were entered from your network. Your code is checked again automatically in about # second.',
       other:
-        'Many wrong codes came from your network. Your code is checked again automatically in about # seconds.',
+        'Many wrong codes were entered from your network. Your code is checked again automatically in about # seconds.',
     }),
   /** By the API's code: why the one that this browser carried opens nothing any more. */
   over: {

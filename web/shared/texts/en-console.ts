@@ -185,13 +185,13 @@ export const enConsole = {
       claimsPerMinute: 'Requests for seats by one browser a minute',
     },
     hints: {
-      accountSeatsMax: 'Bought seats. An address that nobody checks is a weak limit.',
-      instrumentSeatsMax: 'Bought seats.',
-      visitorSeatsMax: 'Bought seats, and reserved ones that are not paid yet.',
+      accountSeatsMax: 'Counts bought seats. E-mail addresses are not verified, so this limit is weak.',
+      instrumentSeatsMax: 'Counts bought seats.',
+      visitorSeatsMax: 'Counts bought seats, and reserved seats that are not paid yet.',
       addressSeatsMax:
-        'Seats held, or reserved and not paid yet, in one part of the house. Offices and phones of one carrier may share an address.',
-      joinsPerMinute: 'For each web process.',
-      claimsPerMinute: 'For each web process. Attempts to pay are counted the same way.',
+        'Counts seats held, or reserved and not paid yet, in one part of the venue. Offices and phones of one carrier may share an address.',
+      joinsPerMinute: 'Counted by each web process.',
+      claimsPerMinute: 'Counted by each web process. Attempts to pay have the same limit, counted separately.',
     },
     usual: (value: number | null) => `Leave empty for no limit. New events start with ${value}.`,
     cooldown: 'Make buyers wait who let holds end unpaid again and again',
@@ -201,7 +201,7 @@ export const enConsole = {
       plural(n, { one: '# buyer is waiting just now.', other: '# buyers are waiting just now.' }),
     save: 'Set the limits',
     saved: 'The limits are set. Orders that are not confirmed yet are decided by these limits.',
-    wrong: (most: number) => `Enter a whole number from 1 to ${most}, or nothing.`,
+    wrong: (most: number) => `Enter a whole number from 1 to ${most}, or leave the field empty.`,
     conflict: 'Somebody changed the limits in the meantime. Nothing was saved; this is how they stand now.',
     exceptTitle: 'Except a buyer',
     exceptHelp:
@@ -229,7 +229,7 @@ export const enConsole = {
   },
   reconcile: {
     title: 'Comparison with the payment provider',
-    help: 'The worker compares the provider’s payments with our own record. What differs is on the list above.',
+    help: 'The worker compares the provider’s payments with our own record. Differences are on the list above.',
     none: 'Everything matches.',
     ambiguous: (n: number) =>
       n === 0
@@ -298,7 +298,7 @@ export const enConsole = {
   attention: enAttention,
   background: {
     title: 'Background work needs attention',
-    lead: 'The sale goes on. Some work behind it fails or is late:',
+    lead: 'The sale continues. Some work in the background fails or is late:',
   },
   codes: enCodes,
   payments: enPayments,

@@ -32,7 +32,7 @@ export const enMails = {
     'order.money_returned': 'Money given back',
     'refund.created': 'Refund begun',
     'refund.succeeded': 'Refund done',
-    'refund.failed': 'Refund failed after all',
+    'refund.failed': 'Refund failed',
   } as Record<string, string>,
   states: { due: 'waits to be sent', sent: 'sent', refused: 'refused', not_needed: 'not needed any more' },
   inVain: 'not taken yet',

@@ -73,31 +73,31 @@ export const orderTexts = {
     under_way: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: on its way to your card.`,
     done: (amount: string, at: string) => `Refund of ${amount}, begun ${at}: given back.`,
     failed: (amount: string, at: string) =>
-      `Refund of ${amount}, begun ${at}: it did not reach your card. You are still owed this sum; the organiser sends it again or pays you in another way.`,
+      `Refund of ${amount}, started ${at}: it did not reach your card. We still owe you this amount; the organiser sends it again or pays you in another way.`,
   },
   endedWithMoney: 'This order has ended without tickets. Money that was taken for it was given back.',
   returned: (amount: string, at: string) => `${amount} was taken and given back to the same card on ${at}.`,
   cancelledBank: 'Banks take a few days to show what was given back.',
   cancelledMoney: 'What you paid goes back to the same card. Banks take a few days to show it.',
   cancelledUnpaid:
-    'Its tickets are not valid any more. The organiser gives no money back for them now. If this is a mistake, write to the organiser with the number of this order.',
+    'Its tickets are no longer valid. The organiser does not refund them now. If this is a mistake, write to the organiser with the number of this order.',
   ends: {
     not_paid_in_time: 'It was not paid in time, and the seats went back on sale. Nothing was charged.',
     late_payment:
       'Your payment came only after the time for it was over, and by then your seats were released. Nothing was charged: the reservation on your card is being lifted; some banks show it for a few days.',
     closed_by_buyer: 'You cancelled it, and the seats were given back. Nothing was charged.',
     seats_lost:
-      'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses by itself.',
+      'The seats could not be kept. Nothing was charged; if your bank shows a reservation, it lapses automatically.',
     limit:
-      'No more tickets for this event can be bought with this e-mail address. Nothing was charged; a reservation on your card lapses by itself. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
+      'No more tickets for this event can be bought with this e-mail address. Nothing was charged; a reservation on your card lapses automatically. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
     card_limit:
-      'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses by itself. You can choose seats again and pay with another card. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
+      'No more tickets for this event can be bought with this card. Nothing was charged; a reservation on it lapses automatically. You can choose seats again and pay with another card. If this is a mistake, tell the organiser the order number on this page; the limit can be lifted for you.',
     event_cancelled: 'The event was cancelled.',
     capture_refused:
       'Your bank first agreed and then refused to pay. The seats were released. Nothing was charged.',
     refunded: 'Its tickets were refunded and are not valid any more.',
     payment_mismatch:
-      'The payment did not match the order. Nothing was taken; a reservation on your card lapses by itself.',
+      'The payment did not match the order. Nothing was taken; a reservation on your card lapses automatically.',
   } as Record<string, string>,
   endedOtherwise: 'Nothing was charged.',
   near: 'These seats are free near yours just now:',

@@ -1,6 +1,6 @@
 import { count, plural } from './format.ts';
 
-/** English: payments that need a decision, on the organiser's page. */
+/** English texts for payments that need a decision, on the organiser's page. */
 export const enPayments = {
   title: 'Payments that need a decision',
   help: 'Each entry says what happened, what was charged and what you can do. Every action is written to the audit log.',
@@ -29,7 +29,7 @@ export const enPayments = {
   >,
   states: {
     open: 'sent, no answer yet',
-    waiting: 'waits',
+    waiting: 'waiting',
     unknown: 'outcome unknown',
     ending: 'being ended',
     done: 'done',
@@ -47,11 +47,11 @@ export const enPayments = {
   reported: 'Reported',
   charged: 'What was charged',
   note: 'Note',
-  noteHint: 'What was decided and why. Kept in the audit log.',
+  noteHint: 'Say what you decided and why. The note is kept in the audit log.',
   noteMissing: 'Write a note first.',
   cancel: 'Do nothing',
   of: (label: string, title: string) => `${label}: ${title}`,
-  looked: 'The worker looks at it now. The list is loaded again in a few seconds.',
+  looked: 'The worker is checking it now. The list reloads in a few seconds.',
   done: (label: string) => `Done: ${label}.`,
   repeated: 'This was done before. Nothing changed.',
 };

@@ -37,7 +37,7 @@ export const problemTexts = {
     too_many_claims:
       'You asked for seats, or tried to pay, very often within a minute. Wait a few seconds, then try again. Nothing was charged, and seats that you hold stay yours.',
     too_many_joins:
-      'Many people on your internet connection are joining the line at the moment. We try again for you in a few seconds. Joining is free.',
+      'Many people on your internet connection are joining the line at the moment. We will try again for you in a few seconds. Joining is free.',
     cooldown:
       'Seats that you held were not paid. You can hold seats again in a short while. Nothing was charged.',
     hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',

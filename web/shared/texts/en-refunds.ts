@@ -29,7 +29,7 @@ export const enRefunds = {
   refunded: 'refunded',
   fees: 'Give back the fees too',
   block: 'Keep the seats back from the sale',
-  unpaid: 'Cancel the tickets only: pay nothing, the buyer has the money back already',
+  unpaid: 'Cancel the tickets only: pay nothing, because the buyer already has the money back',
   goodwill: 'Goodwill on top',
   goodwillHint: 'A sum of your own choice. Empty: none.',
   reason: 'Reason',
@@ -41,7 +41,7 @@ export const enRefunds = {
   no: 'No',
   made: (amount: string) => `${amount} is being given back.`,
   list: 'Refunds of this order',
-  reversalsTitle: 'Money that left this payment without us',
+  reversalsTitle: 'Money returned outside this system',
   reversal: {
     refund: (amount: string, state: string, at: string) =>
       `${at} · Refund of ${amount} at the provider: ${state}`,
@@ -51,13 +51,13 @@ export const enRefunds = {
     pending: 'on its way',
     done: 'given back',
     failed: 'failed, the money is still with you',
-    open: 'open, answer it at the provider',
+    open: 'open, respond to it at the provider',
     won: 'won, the money is yours',
     lost: 'lost, the buyer has the money back',
   } as Record<string, string>,
-  returnedTitle: 'Money that came without a sale',
+  returnedTitle: 'Money taken without a sale',
   returned: (amount: string, at: string, object: string) =>
-    `${amount} was taken and given back, ${at} (payment ${object}). The buyer was told by mail.`,
+    `${amount} was taken and given back, ${at} (payment ${object}). The buyer was notified by mail.`,
   failedTitle: 'Refunds that failed',
   failedHelp: 'The money is still owed. Try again, or note how you gave it back by other means.',
   refundStates: {
