@@ -113,6 +113,7 @@ export function cooldownFault(rule: CooldownRule): string | null {
   if (!within(rule.firstMs, cooldownMs)) return 'The first cooldown must be between 10 seconds and an hour.';
   if (!within(rule.maxMs, cooldownMs)) return 'The longest cooldown must be between 10 seconds and an hour.';
   if (rule.maxMs < rule.firstMs) return 'The longest cooldown cannot be shorter than the first.';
-  if (!within(rule.forgetMs, forgetMs)) return 'The time after which unpaid holds are forgotten must be between a minute and a day.';
+  if (!within(rule.forgetMs, forgetMs))
+    return 'The time after which unpaid holds are forgotten must be between a minute and a day.';
   return null;
 }

@@ -123,7 +123,9 @@ export function startJobChild(options: JobChildOptions): JobChild {
     shortLives = clock.monotonic() - startedAt < times.stableMs ? shortLives + 1 : 1;
     log.error({ end: lastEnd, lives: shortLives }, 'the job worker ended; starting it again');
     if (report)
-      await giveJobsBack(db, report.worker).catch((err) => log.debug({ err }, 'could not return the jobs of the job worker; its lease expires automatically'));
+      await giveJobsBack(db, report.worker).catch((err) =>
+        log.debug({ err }, 'could not return the jobs of the job worker; its lease expires automatically'),
+      );
   }
 
   async function faultOf(one: Life): Promise<string | null> {

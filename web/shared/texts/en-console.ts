@@ -191,7 +191,8 @@ export const enConsole = {
       addressSeatsMax:
         'Counts seats held, or reserved and not paid yet, in one part of the venue. Offices and phones of one carrier may share an address.',
       joinsPerMinute: 'Counted by each web process.',
-      claimsPerMinute: 'Counted by each web process. Attempts to pay have the same limit, counted separately.',
+      claimsPerMinute:
+        'Counted by each web process. Attempts to pay have the same limit, counted separately.',
     },
     usual: (value: number | null) => `Leave empty for no limit. New events start with ${value}.`,
     cooldown: 'Make buyers wait who let holds end unpaid again and again',
