@@ -121,7 +121,8 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     assert.deepEqual(await hold(2, 'visitor-b', seatsOf(2)), none);
     assert.deepEqual(await world.redis.load({ ...at(world), seats: [] }), none);
     const sold = [{ seat: 1, version: 5, state: 'sold' as const }];
-    await world.redis.project({ ...at(world), changes: sold, ordered: [idOf(1)], ended: [idOf(2)] });
+    const decisions = { ...at(world), changes: sold, ordered: [idOf(1)], ended: [idOf(2)] };
+    await assert.rejects(world.redis.project(decisions), { code: 'store_unavailable' });
     assert.equal(await world.redis.sweep(world.event, 0, 10), 0);
     await assert.rejects(world.redis.find(world.event, 0, idOf(1)), { code: 'store_unavailable' });
     await assert.rejects(world.redis.snapshot(world.event, 0), { code: 'store_unavailable' });

@@ -60,7 +60,11 @@ test('codes are made, imported, listed and revoked at the command line; prices a
   const dear = await run(...create, 'Cheap', '--price', 'A=100');
   assert.equal(dear.code, 0, dear.err);
   const unit = '(--price without a decimal point: 100 is 1.00 EUR)';
-  assert.equal(dear.out.trim(), `Created cheap (draft).\nPrices ${unit}:\n  A: 1.00 EUR`);
+  assert.ok(
+    dear.out.startsWith(`Created cheap (draft).\nPrices ${unit}:\n  A: 1.00 EUR\nLimits (`),
+    dear.out,
+  );
+  assert.match(dear.out, /Seats per card: 12/);
   const missing = await run(...create, 'Missing', '--price', 'B=100.00');
   assert.equal(missing.code, 1);
   assert.match(missing.err, /no --price: A\. Nothing was created/);

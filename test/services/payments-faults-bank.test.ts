@@ -103,7 +103,7 @@ test('the ledger tells of one payment, or of one order, what was reserved, taken
   const released = await reserved();
   await cancel(released);
   assert.deepEqual(await sums(released), [0, 0, 0, 0, 5000]);
-  assert.deepEqual(await sim.ledgerOf('nobody'), { intents: [], charges: [], refunds: [] });
+  assert.deepEqual(await sim.ledgerOf('nobody'), { intents: [], charges: [], refunds: [], disputes: [] });
 });
 
 test('any card can be made to ask for authentication; abandoned, it goes on waiting until somebody ends it', async () => {
