@@ -33,7 +33,8 @@ test('D4 P8: three processes behind nginx come through faults of their database,
     everyMs: 5_000,
     overMs: 5_000 * (shortFaults.length + 1),
     buyers: 60,
-    restWithinMs: 60_000,
+    // What is unknown of a payment has ended two minutes later (P4); a claim of a process that lost its database lapses first.
+    restWithinMs: 150_000,
     say: (line) => t.diagnostic(line),
   });
   t.diagnostic(JSON.stringify(result));
