@@ -40,15 +40,21 @@ BEGIN
 END $$;
 
 CREATE TRIGGER wakes_event AFTER UPDATE ON seats FOR EACH ROW EXECUTE FUNCTION event_changed();
-CREATE TRIGGER wakes_event AFTER UPDATE ON events FOR EACH ROW EXECUTE FUNCTION event_changed();
-CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON event_partitions FOR EACH ROW EXECUTE FUNCTION event_changed();
+-- Each tick writes some rows as they were: that is no change.
+CREATE TRIGGER wakes_event AFTER UPDATE ON events FOR EACH ROW
+  WHEN (old.* IS DISTINCT FROM new.*) EXECUTE FUNCTION event_changed();
+CREATE TRIGGER wakes_event AFTER UPDATE ON event_partitions FOR EACH ROW
+  WHEN (old.* IS DISTINCT FROM new.*) EXECUTE FUNCTION event_changed();
+CREATE TRIGGER wakes_event_first AFTER INSERT ON event_partitions FOR EACH ROW EXECUTE FUNCTION event_changed();
 CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON partition_witnesses FOR EACH ROW EXECUTE FUNCTION event_changed();
 -- A pass was issued. What the leader writes with each tick, rate and frontier, is no news to it.
 CREATE TRIGGER wakes_event AFTER UPDATE ON admissions FOR EACH ROW
   WHEN (old.issued IS DISTINCT FROM new.issued) EXECUTE FUNCTION event_changed();
 -- Numbers were drawn, or their store changed or was reported lost; not the leader's readings of Redis's clock.
-CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE OF last_no, mode, epoch, reported_at ON queue_counters FOR EACH ROW
+CREATE TRIGGER wakes_event AFTER UPDATE ON queue_counters FOR EACH ROW
+  WHEN ((old.last_no, old.mode, old.epoch, old.reported_at) IS DISTINCT FROM (new.last_no, new.mode, new.epoch, new.reported_at))
   EXECUTE FUNCTION event_changed();
+CREATE TRIGGER wakes_event_first AFTER INSERT ON queue_counters FOR EACH ROW EXECUTE FUNCTION event_changed();
 
 -- Readers of published objects ask for what was published since their last reading.
 CREATE INDEX published_since ON published (published_at);

@@ -70,7 +70,7 @@ export const addressUnpaidStep = 6;
 
 /**
  * Seats that an address range may hold at once after `unpaid` holds that ended unpaid. New cookies do not reset the count, a
- * purchase halves it. One hold is always possible: an address is never locked out.
+ * purchase halves it. The seats of one hold are always left to the address.
  */
 export function addressSeatsNow(
   { addressSeatsMax, holdSeatsMax }: { addressSeatsMax?: number | null; holdSeatsMax: number },

@@ -25,7 +25,16 @@ export interface ClientAddresses {
 }
 
 /** Headers that reverse proxies add. */
-const forwardedHeaders = ['x-forwarded-for', 'forwarded', 'x-real-ip'] as const;
+const forwardedHeaders = [
+  'x-forwarded-for',
+  'forwarded',
+  'x-real-ip',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-client-ip',
+  'cf-connecting-ip',
+  'true-client-ip',
+] as const;
 /** Networks of an operator. 6to4, Teredo and NAT64 addresses are not among them: clients of the public internet have those. */
 const privateRanges = new Set(['loopback', 'private', 'linkLocal', 'uniqueLocal', 'carrierGradeNat']);
 /** A proxy is recorded again after this long, so that `doctor` can say when it was last seen. */
