@@ -8043,13 +8043,13 @@ CREATE TRIGGER wakes_event AFTER UPDATE ON public.admissions FOR EACH ROW WHEN (
 -- Name: event_partitions wakes_event; Type: TRIGGER; Schema: public; Owner: -
 --
 
-CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON public.event_partitions FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.event_partitions FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.event_changed();
 
 --
 -- Name: events wakes_event; Type: TRIGGER; Schema: public; Owner: -
 --
 
-CREATE TRIGGER wakes_event AFTER UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.events FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION public.event_changed();
 
 --
 -- Name: partition_witnesses wakes_event; Type: TRIGGER; Schema: public; Owner: -
@@ -8061,13 +8061,25 @@ CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE ON public.partition_witnesses 
 -- Name: queue_counters wakes_event; Type: TRIGGER; Schema: public; Owner: -
 --
 
-CREATE TRIGGER wakes_event AFTER INSERT OR UPDATE OF last_no, mode, epoch, reported_at ON public.queue_counters FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+CREATE TRIGGER wakes_event AFTER UPDATE ON public.queue_counters FOR EACH ROW WHEN (((((old.last_no IS DISTINCT FROM new.last_no) OR (old.mode IS DISTINCT FROM new.mode)) OR (old.epoch IS DISTINCT FROM new.epoch)) OR (old.reported_at IS DISTINCT FROM new.reported_at))) EXECUTE FUNCTION public.event_changed();
 
 --
 -- Name: seats wakes_event; Type: TRIGGER; Schema: public; Owner: -
 --
 
 CREATE TRIGGER wakes_event AFTER UPDATE ON public.seats FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: event_partitions wakes_event_first; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event_first AFTER INSERT ON public.event_partitions FOR EACH ROW EXECUTE FUNCTION public.event_changed();
+
+--
+-- Name: queue_counters wakes_event_first; Type: TRIGGER; Schema: public; Owner: -
+--
+
+CREATE TRIGGER wakes_event_first AFTER INSERT ON public.queue_counters FOR EACH ROW EXECUTE FUNCTION public.event_changed();
 
 --
 -- Name: access_codes access_codes_event_no_fkey; Type: FK CONSTRAINT; Schema: public; Owner: -
