@@ -3,7 +3,7 @@
 -- The leader writes a row here when it finds nothing to do for an event, and leads on. From then on every change of the event
 -- adds a row to `event_wakes` in its own transaction (triggers below). Once each transaction that was under way when the row
 -- was written has ended (`made_in`) and all was published after that, the leader settles the row and stops leading. Any
--- controller leads an event again when there is a wake, when `wake_at` has come, or when nobody settled its row.
+-- controller leads an event again when there is a wake, when `wake_at` has come, or when its row was never settled.
 
 -- `wake_at`: when something happens without a change: a start, an end, a hold that lapses. `made_as`: identifies the settings
 -- and the program that the published objects were made with.
@@ -92,7 +92,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END $$;
 
--- Settles the rest of those that nothing has woken, and ends their leases: whoever leads them next does so in a new term.
+-- Settles the rest of events that nothing has woken, and ends their leases: the next leader leads them in a new term.
 CREATE FUNCTION events_settle(p_events integer[], p_terms bigint[]) RETURNS void LANGUAGE sql AS $$
   WITH settled AS (
     UPDATE event_rests r SET settled = true FROM unnest(p_events, p_terms) AS u (event_no, term)
@@ -133,9 +133,9 @@ BEGIN
     ORDER BY e.event_no;
 END $$;
 
--- The event's lock, shared, by whoever can have it at once. Who cannot is told which event it was, and waits for it without a
+-- Takes the event's lock, shared, if it is free. Otherwise the error names the event, and the caller waits for it without a
 -- connection (src/sales/locked-events.ts): a lock that is held alone for long must not take the connections of other events.
--- Behind one that waits for the lock alone nobody gets it, so that it is not kept waiting for ever.
+-- While a transaction waits for the exclusive lock, no other gets it shared, so that the first does not wait for ever.
 CREATE OR REPLACE FUNCTION event_lock_shared(p_event integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_try_advisory_xact_lock_shared(20260, p_event) THEN RETURN; END IF;

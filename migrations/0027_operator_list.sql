@@ -1,4 +1,4 @@
--- The operator's list: every payment that needs a person, and what can be decided about it. The words and the names of attentions
+-- The operator's list: every payment that needs a decision, and the possible actions. The texts and the names of attentions
 -- are those of src/core/operator-list.ts. Lock order as everywhere: limit rows → order → money operations → seats by number.
 
 ALTER TABLE money_operations
@@ -9,7 +9,7 @@ DROP INDEX money_attention;
 CREATE INDEX money_attention ON money_operations (created_at) WHERE attention IS NOT NULL;
 CREATE INDEX refunds_failed ON refunds (created_at) WHERE state = 'failed';
 
--- What is kept at the provider beyond what the order is due (negative: less), where an operator accepted that.
+-- Amount kept at the provider beyond what the order is due (negative if less), after an operator accepted it.
 ALTER TABLE orders ADD COLUMN accepted_difference bigint NOT NULL DEFAULT 0;
 
 CREATE OR REPLACE FUNCTION operation_json(m money_operations) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -97,7 +97,7 @@ CREATE FUNCTION operator_result(p_kind text, p_order uuid, p_seats jsonb DEFAULT
   SELECT jsonb_build_object('kind', p_kind, 'order', order_json(o), 'seats', p_seats) FROM orders o WHERE o.order_id = p_order
 $$;
 
--- Why the action is not taken; null: it may be.
+-- Returns why the action is not possible, or null if it is possible.
 CREATE FUNCTION operator_refuses(m money_operations, p_action text) RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT CASE
     WHEN m.decision ->> 'action' = p_action AND (m.attention IS NULL OR p_action = 'give_back') THEN 'repeated'

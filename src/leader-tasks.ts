@@ -18,7 +18,7 @@ import type { WaitingRoom } from './waiting-room/waiting-room.ts';
 /** The tasks of one tick look at one snapshot. */
 const snapshotFreshMs = 500;
 const sweptMax = 1_000;
-/** What is done for all events together is done by the first of them in a tick. */
+/** Work for all events together is done by the first of them in a tick. */
 const sharedEveryMs = 500;
 /** A partition whose store is away is shown as it was for so long: it comes back, or Postgres takes over, within seconds. */
 const lastPictureMs = 15_000;

@@ -308,7 +308,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     return reversals.inspect(order, object, seen.refunds);
   }
 
-  /** The usual reason of a refusal: somebody refunded the payment at the provider, or it is disputed. */
+  /** Usual reason for a refusal: the payment was refunded at the provider, or it is disputed. */
   async function lookForReversals(order: Order, object: string): Promise<void> {
     const seen = await asked().refunds(object);
     if (seen.kind === 'done') await reversals.inspect(order, object, seen.refunds);

@@ -72,7 +72,7 @@ export interface Config {
   /** Calls a second that the payment provider takes from this account; null: no limit. */
   readonly providerCallsPerSecond: number | null;
   readonly mail: {
-    /** It may hold a password. Undefined: mails reach nobody, they are kept in the database. */
+    /** It may contain a password. If undefined, mails are not sent but kept in the database. */
     readonly smtpUrl: string | undefined;
     /** Those mails are shown at `/dev/mail`: this is a demo. */
     readonly mailbox: boolean;

@@ -60,7 +60,7 @@ export interface Allowance {
   inForce: boolean;
 }
 
-/** What counts against a buyer's limits, for whoever is asked why the buyer was refused. */
+/** What counts against a buyer's limits, to explain why the buyer was refused. */
 export interface BuyerStanding {
   reference: string;
   /** Seats of paid and confirmed orders, refunded ones left out; of orders that are not paid yet. */

@@ -31,7 +31,7 @@ export interface ListedEntry {
   /** Of the operation, the refund or the order. */
   amount: number | null;
   currency: string | null;
-  /** As the provider last said; null: it has not said. */
+  /** Last state that the provider reported. Null if it has reported none. */
   captured: number | null;
   refunded: number | null;
   /** The provider's id of the payment. */
@@ -82,7 +82,7 @@ export async function countEntries(db: Db, event: EventNo | null): Promise<numbe
   return row!.n;
 }
 
-/** Null: it is not on the list (any more). */
+/** Returns null if the entry is not or no longer on the list. */
 export async function findEntry(db: Db, entry: string): Promise<ListedEntry | null> {
   const rows = await db.query<ListedEntry>('operator_entry', `SELECT ${entryColumns} WHERE l.entry = $1`, [
     entry,
