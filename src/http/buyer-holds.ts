@@ -92,7 +92,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const opened = await accessCodes.of(request, event);
       const wish = readWish(request.body, event, house, opened.rights);
       accessCodes.demand(opened, event, rightsOfWish(wish, event, house));
-      const { replaces = null } = request.body;
+      let { replaces = null } = request.body;
       const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
       const holder = holderOf(deps, event, visitor, request.body.account);
@@ -136,6 +136,14 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         address = { ...address, seatsMax: unlimited };
         ({ outcome, found } = await claims.make(wished));
       }
+      if (
+        outcome.kind === 'hold_gone' &&
+        replaces !== null &&
+        (await giveBackUnordered(deps, visitor, replaces))
+      ) {
+        replaces = null;
+        ({ outcome, found } = await claims.make(wished));
+      }
       switch (outcome.kind) {
         case 'granted':
           best.granted(event, outcome.hold.seats);
@@ -152,7 +160,10 @@ export function registerHolds(app: App, deps: HttpDeps): void {
         }
         case 'hold_exists':
           throw problem('hold_exists', {
-            extra: { hold: outcome.hold.hold, held: await answer(event, outcome.hold) },
+            extra: {
+              hold: outcome.hold.hold,
+              held: await answer(event, await withoutRefusedOrder(deps, outcome.hold)),
+            },
           });
         case 'hold_gone':
           throw await keySpent(deps, {
@@ -179,7 +190,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const { id, event, hold, visitor } = await findMine(deps, visitors.of(request), request.params.hold);
       if (!hold) throw await goneInto(deps, id, visitor);
-      return await answer(event, hold);
+      return await answer(event, await withoutRefusedOrder(deps, hold));
     },
   );
 
@@ -373,6 +384,25 @@ async function releaseEverywhere(deps: HttpDeps, mine: Mine): Promise<ReleaseOut
 
 function refuse(refused: Error | null): void {
   if (refused) throw refused;
+}
+
+/**
+ * A hold is bound to its order before the order is made. If the order was refused, for a limit say, there is none: the hold is
+ * shown as what it is, seats in a basket.
+ */
+async function withoutRefusedOrder({ checkout }: HttpDeps, hold: Hold): Promise<Hold> {
+  if (hold.order === null) return hold;
+  return (await checkout.find(hold.order)) ? hold : { ...hold, order: null };
+}
+
+/**
+ * A bound hold cannot be exchanged in one step (S5). If its order was refused, its seats are given back, so that the buyer can
+ * hold fewer of them. Returns whether they were.
+ */
+async function giveBackUnordered(deps: HttpDeps, visitor: Visitor, replaces: string): Promise<boolean> {
+  const { hold } = await findMine(deps, visitor, replaces);
+  if (!hold || hold.order === null || (await deps.checkout.find(hold.order))) return false;
+  return (await deps.checkout.abandon(hold)).kind === 'released';
 }
 
 /** Payment was about to start: if it did, the seats are the order's; if not, no order can come of the hold any more. */

@@ -293,6 +293,34 @@ describe('holds and the line over HTTP', () => {
     assert.deepEqual([...outcome(refused), refused.body.max], [409, 'account_limit', 4]);
   });
 
+  test('P7: seats whose order was refused for a limit stay a basket: shown without an order, exchanged for fewer, given back', async () => {
+    const buyer = await app.admitted();
+    const person = { name: 'One Person', email: 'five-seats@example.org' };
+    const held = await buyer.mustHold(seats(5));
+    assert.deepEqual(outcome(await buyer.order(held.hold, person)), [409, 'account_limit']);
+    const shown = await buyer.get(`/api/holds/${held.hold}`);
+    assert.deepEqual([shown.status, shown.body.order ?? null, shown.body.seats.length], [200, null, 5]);
+    const again = await buyer.hold(seats(1));
+    const theirs = again.body.held as { order?: string };
+    assert.deepEqual([...outcome(again), theirs.order ?? null], [409, 'hold_exists', null]);
+
+    const fewer = held.seats.slice(0, 3).map(({ seat }) => seat);
+    const exchanged = await buyer.hold(fewer, { replaces: held.hold });
+    assert.equal(exchanged.status, 201, JSON.stringify(exchanged.body));
+    assert.deepEqual(
+      exchanged.body.seats.map(({ seat }) => seat),
+      [...fewer].sort((a, b) => a - b),
+    );
+    const ordered = await buyer.order(exchanged.body.hold, person);
+    assert.equal(ordered.status, 201, JSON.stringify(ordered.body));
+
+    const other = await app.admitted();
+    const back = await other.mustHold(seats(5));
+    assert.equal((await other.order(back.hold, { ...person, email: 'six@example.org' })).status, 409);
+    assert.equal((await other.request('DELETE', `/api/holds/${back.hold}`)).status, 204);
+    assert.equal((await (await app.admitted()).hold(back.seats.map(({ seat }) => seat))).status, 201);
+  });
+
   test('the buyer: names of any script, sane addresses', async () => {
     const buyer = await app.admitted();
     const { hold } = await buyer.mustHold(seats(1));

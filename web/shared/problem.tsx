@@ -4,6 +4,9 @@ import { texts } from './texts/texts.ts';
 
 /** A refusal in words: our own sentence for the code where we have one, else what the API said. */
 export function problemText(problem: Problem): string {
+  const { max, used } = problem;
+  const limit = texts.problems.limits[problem.code];
+  if (limit && typeof max === 'number' && typeof used === 'number') return limit({ max, used });
   return texts.problems.byCode[problem.code] ?? (problem.detail || texts.problems.unexpected);
 }
 

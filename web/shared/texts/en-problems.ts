@@ -1,3 +1,13 @@
+import { counted } from '../../../src/core/counted.ts';
+
+/** “At most 4 seats with one e-mail address; 2 are bought already.” */
+function limitText(by: string): (limit: { max: number; used: number }) => string {
+  return ({ max, used }) => {
+    const bought = used === 0 ? '' : ` You have ${counted(used, 'seat')} already.`;
+    return `You can buy at most ${counted(max, 'seat')} for this event with ${by}.${bought} Nothing was charged, and the seats in your basket stay held until their time is over. Remove some of them, or give them back.`;
+  };
+}
+
 /** What a person can do, by the API's code. Codes that are not listed show the sentence that the API sent. */
 export const problemTexts = {
   title: 'That did not work',
@@ -46,10 +56,6 @@ export const problemTexts = {
     sold_as_unit: 'This box is sold only as a whole. Choose all of its seats.',
     unknown_seat: 'One of these seats is not on sale. Choose others.',
     order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',
-    account_limit:
-      'No more tickets for this event can be bought with this e-mail address. Nothing was charged.',
-    visitor_limit:
-      'No more tickets for this event can be bought with this browser. Nothing was charged. The seats go back on sale when their time is over; you can give them back now.',
     code_unknown:
       'This event has no such access code. Check it: capitals, spaces and dashes do not matter. Nothing was charged.',
     code_ended: 'This access code is not valid any more. Ask whoever gave it to you. Nothing was charged.',
@@ -65,4 +71,8 @@ export const problemTexts = {
     too_many_requests: 'That was too often. Wait a moment and try again.',
     unavailable: 'This is not possible just now. Nothing was charged. Try again in a moment.',
   } as Record<string, string>,
+  limits: {
+    account_limit: limitText('one e-mail address'),
+    visitor_limit: limitText('one browser'),
+  } as Record<string, (limit: { max: number; used: number }) => string>,
 };
