@@ -95,14 +95,18 @@ function doneText(action: EntryAction): string {
 
 function entryText(entry: OperatorEntry): string {
   const { operation, currency } = entry;
-  const sum = (amount: number | null): string =>
-    amount === null || currency === null ? '?' : `${decimalOf(amount, currency)} ${currency}`;
+  /** Leaves out what is not known, as of a finding that names no sum of ours. */
+  const sum = (what: string, amount: number | null): string[] =>
+    amount === null || currency === null ? [] : [`${what} ${decimalOf(amount, currency)} ${currency}`];
   const facts = [
     operation && `operation ${operation.kind}, ${operation.state}, ${counted(operation.attempts, 'attempt')}`,
     entry.order && `order ${entry.order} (${entry.orderState}) of ${entry.event}`,
     entry.seatNames.length > 0 && `seats: ${entry.seatNames.join('; ')}`,
-    entry.amount !== null &&
-      `amount ${sum(entry.amount)}, captured ${sum(entry.captured)}, refunded ${sum(entry.refunded)}`,
+    [
+      ...sum('amount', entry.amount),
+      ...sum('captured', entry.captured),
+      ...sum('refunded', entry.refunded),
+    ].join(', '),
     entry.object && `payment ${entry.object} at the provider`,
     entry.says && `reported: ${entry.says}`,
   ].filter(Boolean);

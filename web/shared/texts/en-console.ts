@@ -18,7 +18,7 @@ export const enConsole = {
     password: 'Password',
     go: 'Sign in',
     out: 'Sign out',
-    hint: 'The address and a first password were printed when the server started.',
+    hint: 'The first start prints the address and a password. Later starts print where the password is stored.',
     refused: 'E-mail or password is wrong.',
     ended: 'Your session has ended. Sign in again; nothing was lost.',
   },
