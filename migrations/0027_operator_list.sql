@@ -230,6 +230,11 @@ DECLARE
 BEGIN
   m := money_lock(p_operation);
   v_refuses := operator_refuses(m, 'retry');
+  -- Decided before, but the next attempt was never made: the decision is taken again.
+  IF v_refuses = 'repeated' AND EXISTS (SELECT 1 FROM refunds WHERE refund_id = m.refund_id AND state = 'failed')
+     AND NOT EXISTS (SELECT 1 FROM money_operations later WHERE later.refund_id = m.refund_id AND later.created_at > m.created_at) THEN
+    RETURN operator_result('done', m.order_id);
+  END IF;
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, m.order_id); END IF;
   IF m.kind <> 'refund' OR m.state NOT IN ('waiting','unknown') OR m.attention IS DISTINCT FROM 'refund_missing' THEN
     RETURN operator_result('not_possible', m.order_id);

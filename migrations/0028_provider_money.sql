@@ -81,6 +81,62 @@ BEGIN
   RETURN v_changed;
 END $$;
 
+-- The operator's decision about a finding: {action, actor, at}. It and its work are one step, so that a step that fails leaves none.
+ALTER TABLE reconcile_findings ADD COLUMN decision jsonb;
+UPDATE reconcile_findings f SET decision = jsonb_build_object('actor', settled_by, 'at', epoch_ms(settled_at), 'action',
+  CASE WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = f.order_id AND r.request_key = 'finding-' || f.finding_id)
+       THEN 'cancel_tickets' ELSE 'dismiss' END)
+WHERE settled_by <> 'reconcile';
+
+-- Takes a finding off the list. It comes back when something else is found about the same subject. 'repeated': this decision was
+-- taken before; 'not_possible': another one was, or the worker has ended it; 'unknown': there is no such finding.
+DROP FUNCTION reconcile_settle(bigint, text, text);
+CREATE FUNCTION finding_decide(p_finding bigint, p_action text, p_actor text, p_note text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  f reconcile_findings;
+BEGIN
+  SELECT * INTO f FROM reconcile_findings WHERE finding_id = p_finding FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'unknown'; END IF;
+  IF f.settled_at IS NOT NULL THEN
+    RETURN CASE WHEN f.decision ->> 'action' = p_action THEN 'repeated' ELSE 'not_possible' END;
+  END IF;
+  UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = p_actor, note = p_note,
+                                decision = operator_decision(p_action, p_actor)
+  WHERE finding_id = p_finding;
+  INSERT INTO audit_log (actor, action, detail) VALUES (p_actor, 'reconcile_settle', jsonb_build_object(
+    'finding', f.finding_id, 'kind', f.kind, 'subject', f.subject, 'decision', p_action, 'note', p_note));
+  RETURN 'done';
+END $$;
+
+-- Decides that the tickets of the finding's order are cancelled, and cancels them by a refund that pays nothing. Locks: limit rows,
+-- order, finding, then as refund_make.
+CREATE FUNCTION finding_cancel_tickets(p_finding bigint, p_refund uuid, p_actor text, p_note text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  o orders; v_named orders;
+  v_kind text;
+  v_made jsonb;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM reconcile_findings WHERE finding_id = p_finding);
+  IF NOT FOUND THEN RETURN '{"kind":"not_possible"}'; END IF;
+  v_named := o;
+  PERFORM order_lock_limits(o.event_no, o.account, o.instrument ->> 'fingerprint');
+  SELECT * INTO o FROM orders WHERE order_id = o.order_id FOR UPDATE;
+  IF v_named.account <> o.account THEN
+    PERFORM order_unname_limits(v_named.account, v_named.instrument ->> 'fingerprint', o);
+  END IF;
+  IF o.state <> 'paid' AND EXISTS (SELECT 1 FROM reconcile_findings WHERE finding_id = p_finding AND settled_at IS NULL) THEN
+    RETURN '{"kind":"not_possible"}';
+  END IF;
+  v_kind := finding_decide(p_finding, 'cancel_tickets', p_actor, p_note);
+  IF v_kind <> 'done' THEN RETURN jsonb_build_object('kind', v_kind); END IF;
+  v_made := refund_make(p_refund, o.order_id, NULL, NULL, 'finding-' || p_finding, 'unpaid', p_actor, p_note, NULL, 'returned', 0,
+                        'release', 1, false, NULL, 0, false);
+  IF v_made ->> 'kind' <> 'made' THEN
+    RAISE EXCEPTION 'the tickets of finding % were not cancelled: %', p_finding, v_made ->> 'kind';
+  END IF;
+  RETURN v_made || '{"kind":"done"}';
+END $$;
+
 -- What can still be given back of an order's money: nothing twice, and only what was captured and is still there.
 CREATE FUNCTION order_left(o orders) RETURNS bigint LANGUAGE sql STABLE AS $$
   SELECT greatest(0, order_taken(o) - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id)

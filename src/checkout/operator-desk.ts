@@ -1,5 +1,11 @@
 import type { EventNo } from '../core/hold.ts';
-import { actionsWithNote, type EntryAction, entryActions, entryWords } from '../core/operator-list.ts';
+import {
+  actionsWithNote,
+  actionWords,
+  type EntryAction,
+  entryActions,
+  entryWords,
+} from '../core/operator-list.ts';
 import { operationsUnderWay } from '../core/order.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Random } from '../runtime/random.ts';
@@ -7,6 +13,7 @@ import { seatNames } from '../sales/audit-facts.ts';
 import type { Db } from '../sales/db.ts';
 import {
   acceptPayment,
+  cancelTicketsOfFinding,
   countEntries,
   dismissEvents,
   dismissPayment,
@@ -27,7 +34,7 @@ import type { Refunds } from './refunds.ts';
 
 export interface OperatorDeskOptions {
   db: Db;
-  refunds: Pick<Refunds, 'make' | 'retry' | 'elsewhere' | 'decided'>;
+  refunds: Pick<Refunds, 'retry' | 'elsewhere' | 'decided'>;
   random: Random;
 }
 
@@ -91,7 +98,7 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
         seatNames: row.seats.map((seat) => named?.get(seat) ?? `seat ${seat}`),
         actions: possibleActions(row).map((action) => ({
           action,
-          ...entryWords(row.kind).actions[action]!,
+          ...actionWords(row, action)!,
           note: actionsWithNote.includes(action),
         })),
       };
@@ -119,15 +126,22 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     const kind = await take(row, command);
     if (kind === 'busy') return { kind };
     const now = await findEntry(db, command.entry);
-    if (kind === 'not_possible') return { kind, actions: now ? possibleActions(now) : [] };
+    if (kind === 'not_possible') return now ? { kind, actions: possibleActions(now) } : repeatedOf(command);
     return { kind: 'done', repeated: kind === 'repeated', entry: now ? (await shown([now]))[0]! : null };
   }
 
   /** Handles an entry that has left the list: this action was repeated, or another action closed the entry. */
-  async function repeatedOf({ entry, action }: OperatorAct): Promise<ActOutcome> {
+  async function repeatedOf(command: OperatorAct): Promise<ActOutcome> {
+    const { entry, action } = command;
     const ended = entryForm.test(entry) ? await endOfEntry(db, entry) : null;
-    if (ended === action) return { kind: 'done', repeated: true, entry: null };
-    return ended ? { kind: 'not_possible', actions: [] } : { kind: 'unknown_entry' };
+    if (ended !== action) return ended ? { kind: 'not_possible', actions: [] } : { kind: 'unknown_entry' };
+    if (action !== 'retry' || !entry.startsWith('operation-'))
+      return { kind: 'done', repeated: true, entry: null };
+    // The attempt may have been given up without the next one being made.
+    const kind = await onOperation(entry.slice('operation-'.length), command);
+    if (kind === 'busy') return { kind };
+    if (kind === 'not_possible') return { kind, actions: [] };
+    return { kind: 'done', repeated: kind === 'repeated', entry: null };
   }
 
   function take(row: ListedEntry, command: OperatorAct): Promise<OperatorStep['kind']> {
@@ -159,7 +173,10 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
       case 'retry': {
         const refund = await refundOfOperation(db, operation);
         const given = await giveUpRefund(db, operation, actor);
-        if (given.kind !== 'done' || refund === null) return given.kind;
+        if (refund === null || (given.kind !== 'done' && given.kind !== 'repeated')) return given.kind;
+        if (given.kind === 'repeated') {
+          return (await endOfEntry(db, `refund-${refund}`)) === 'settle' ? 'not_possible' : 'repeated';
+        }
         return (await refunds.retry(refund, actor)).kind === 'retried' ? 'done' : 'not_possible';
       }
       case 'look':
@@ -184,27 +201,18 @@ export function createOperatorDesk({ db, refunds, random }: OperatorDeskOptions)
     return outcome.kind === 'retried' || outcome.kind === 'elsewhere' ? 'done' : 'not_possible';
   }
 
-  async function onFinding(row: ListedEntry, command: OperatorAct): Promise<OperatorStep['kind']> {
-    const { actor, note, action } = command;
-    const finding = Number(row.entry.slice('finding-'.length));
-    if (action === 'cancel_tickets' && !(await cancelTickets(row, command))) return 'not_possible';
-    return (await settleFinding(db, { finding, actor, note })) ? 'done' : 'not_possible';
+  async function onFinding(
+    { entry }: ListedEntry,
+    { action, actor, note }: OperatorAct,
+  ): Promise<OperatorStep['kind']> {
+    const finding = Number(entry.slice('finding-'.length));
+    if (action !== 'cancel_tickets') return known(await settleFinding(db, { finding, actor, note }));
+    const step = await cancelTicketsOfFinding(db, { finding, refund: random.uuid(), actor, note });
+    if (step.kind === 'done') await refunds.decided(step.order, step.seats);
+    return known(step.kind);
   }
 
-  /** Cancels tickets by a refund that pays nothing. Its key is the entry, so that a repeat returns the same refund. */
-  async function cancelTickets(
-    { order, entry }: ListedEntry,
-    { actor, note }: OperatorAct,
-  ): Promise<boolean> {
-    const outcome = await refunds.make({
-      order: order!,
-      ...({ tickets: 'all', fees: 'returned', goodwill: 0, pays: false, seats: 'release' } as const),
-      requestKey: entry,
-      actor,
-      reason: note,
-    });
-    return outcome.kind === 'made' || outcome.kind === 'repeated';
-  }
+  const known = (kind: OperatorStep['kind'] | 'unknown') => (kind === 'unknown' ? 'not_possible' : kind);
 
   return { list, act };
 }

@@ -179,9 +179,11 @@ async function settleCommand(
   if (!/^[1-9]\d{0,14}$/.test(text)) command.error('A finding is named by its number.');
   if (note.trim() === '') command.error('--note takes what was done.');
   await withDb(context, async (db) => {
-    const done = await settleFinding(db, { finding: Number(text), actor: cliActor, note: note.trim() });
-    if (done) context.print(`${text} is off the list.`);
-    else context.fail(`There is no finding ${text}.`);
+    const kind = await settleFinding(db, { finding: Number(text), actor: cliActor, note: note.trim() });
+    if (kind === 'unknown') context.fail(`There is no finding ${text}.`);
+    else if (kind === 'not_possible')
+      context.fail(`${text} is off the list already, by another decision or by the comparison.`);
+    else context.print(`${text} is off the list.`);
   });
 }
 

@@ -1,3 +1,5 @@
+import type { OrderState } from './order.ts';
+
 /**
  * The only table of payments that need a decision: each kind of entry with its meaning and its possible actions. The API, the
  * console and the command line all show these texts. An operation's `attention` (and the CHECK on its column), the kinds of
@@ -200,16 +202,22 @@ const reversal = (title: string, means: string, charged: string): EntryWords => 
   },
 });
 
+/** Instead of "Keep the tickets valid". Money that is yours again can be refunded on the order's page. */
+const ticketsStayVoid: ActionWords = {
+  label: 'Leave the tickets void',
+  does: 'The entry leaves the list with your note. The tickets stay void, and no money moves. If you owe the buyer money, refund it on the order’s page, as goodwill.',
+};
+
 /** Money that left a payment without a refund of ours. */
 const reversalEntries = {
   foreign_refund: reversal(
     'A refund was made at the provider',
-    'This payment was refunded on the provider’s own pages, or by another program. The tickets are still valid.',
+    'This payment was refunded on the provider’s own pages, or by another program. The tickets are still valid unless they were cancelled.',
     'The buyer has the refunded amount back, or gets it back within days. We do not refund it a second time.',
   ),
   dispute_opened: reversal(
     'The buyer’s bank disputes a payment',
-    'The buyer told their bank that they did not make or do not accept this payment. Answer at the provider in time, or the dispute is lost. The tickets are still valid.',
+    'The buyer told their bank that they did not make or do not accept this payment. Answer at the provider in time, or the dispute is lost. The tickets are still valid unless they were cancelled.',
     'The provider has withdrawn the amount from your account, with a fee. For an inquiry, nothing is withdrawn yet. We do not refund money that was withdrawn.',
   ),
   dispute_won: reversal(
@@ -307,3 +315,12 @@ export const operatorEntries = {
 export type EntryKind = keyof typeof operatorEntries;
 
 export const entryWords = (kind: EntryKind): EntryWords => operatorEntries[kind];
+
+/** An action's words for an entry as it stands: there is nothing to keep valid when the tickets of the order are void already. */
+export function actionWords(
+  { kind, orderState }: { kind: EntryKind; orderState: OrderState | null },
+  action: EntryAction,
+): ActionWords | undefined {
+  const isVoid = action === 'dismiss' && Object.hasOwn(reversalEntries, kind) && orderState !== 'paid';
+  return isVoid ? ticketsStayVoid : entryWords(kind).actions[action];
+}

@@ -343,7 +343,9 @@ function registerFindings(
       const finding = Number(request.params.finding);
       const note = request.body.note.trim();
       if (note === '') throw problem('invalid_field', { field: '/note', detail: 'Say what was done.' });
-      if (!(await settleFinding(db, { finding, actor, note }))) throw problem('unknown_finding');
+      const kind = await settleFinding(db, { finding, actor, note });
+      if (kind === 'unknown') throw problem('unknown_finding');
+      if (kind === 'not_possible') throw problem('action_not_possible', { extra: { actions: [] } });
       return { finding, settled: true };
     },
   );

@@ -140,6 +140,22 @@ export async function lookAgain(
   await db.query('operator_look', 'SELECT operator_look($1, $2, $3)', [at.operation, at.object, at.actor]);
 }
 
+/** Decides that the tickets of a finding's order are cancelled, and cancels them. Pays nothing. */
+export async function cancelTicketsOfFinding(
+  db: Db,
+  command: { finding: number; refund: string; actor: string; note: string },
+): Promise<
+  { kind: 'done'; order: Order; seats: DecidedSeat[] } | { kind: 'repeated' | 'not_possible' | 'unknown' }
+> {
+  const { finding, refund, actor, note } = command;
+  const rows = await db.query<{ result: Awaited<ReturnType<typeof cancelTicketsOfFinding>> }>(
+    'finding_cancel_tickets',
+    'SELECT finding_cancel_tickets($1, $2, $3, $4) AS result',
+    [finding, refund, actor, note],
+  );
+  return rows[0]!.result;
+}
+
 export async function dismissEvents(
   db: Db,
   object: string,
@@ -172,11 +188,11 @@ export async function endOfEntry(db: Db, entry: string): Promise<EntryAction | '
     'operator_entry_end',
     `SELECT coalesce(decision ->> 'action', 'other') AS ended FROM money_operations
        WHERE $1 = 'operation' AND operation_id = CASE WHEN $1 = 'operation' THEN $2::text::uuid END
-     UNION ALL SELECT CASE state WHEN 'elsewhere' THEN 'settle' ELSE 'retry' END FROM refunds
+     UNION ALL SELECT CASE WHEN state = 'elsewhere' THEN 'settle'
+                   WHEN (SELECT count(*) FROM money_operations m WHERE m.refund_id = r.refund_id) > 1 THEN 'retry'
+                   ELSE 'other' END FROM refunds r
        WHERE $1 = 'refund' AND refund_id = CASE WHEN $1 = 'refund' THEN $2::text::uuid END
-     UNION ALL SELECT CASE WHEN settled_by = 'reconcile' THEN 'other'
-                   WHEN EXISTS (SELECT 1 FROM refunds r WHERE r.order_id = f.order_id AND r.request_key = 'finding-' || f.finding_id)
-                   THEN 'cancel_tickets' ELSE 'dismiss' END FROM reconcile_findings f
+     UNION ALL SELECT coalesce(decision ->> 'action', 'other') FROM reconcile_findings
        WHERE $1 = 'finding' AND finding_id = CASE WHEN $1 = 'finding' THEN $2::text::bigint END
      UNION ALL (SELECT CASE note WHEN 'dismissed' THEN 'dismiss' ELSE 'other' END FROM provider_events
        WHERE $1 = 'event' AND object = $2::text LIMIT 1)`,

@@ -259,15 +259,15 @@ export async function unvisitedFindings(
   );
 }
 
-/** False: there is no such finding. */
+/** Takes a finding off the list. `not_possible`: another decision was taken before, or the worker has ended it. */
 export async function settleFinding(
   db: Db,
   command: { finding: number; actor: string; note: string },
-): Promise<boolean> {
-  const rows = await db.query<{ done: boolean }>(
-    'reconcile_settle',
-    'SELECT reconcile_settle($1, $2, $3) AS done',
+): Promise<'done' | 'repeated' | 'not_possible' | 'unknown'> {
+  const rows = await db.query<{ result: 'done' | 'repeated' | 'not_possible' | 'unknown' }>(
+    'finding_dismiss',
+    `SELECT finding_decide($1, 'dismiss', $2, $3) AS result`,
     [command.finding, command.actor, command.note],
   );
-  return rows[0]!.done;
+  return rows[0]!.result;
 }

@@ -153,6 +153,32 @@ test('P6: a payment that was ended because it did not match stays on the list un
   await auditEvent(database, simulator, world.stage.event);
 });
 
+for (const [kind, left, right] of [
+  ['refund_failed', 'retry', 'settle'],
+  ['refund_missing', 'retry', 'settle'],
+  ['captured_amount', 'give_back', 'accept'],
+] as const) {
+  test(`${kind}: of ${left} and ${right} at the same moment one is taken, its repeat says so, the other is refused`, async () => {
+    const world = await newWorld();
+    await plays[kind].reach(world);
+    const [entry] = await entries(world.stage.event);
+    const wanted = [left, right, left, right] as const;
+    const outcomes = await Promise.all(wanted.map((action) => act(entry!.entry, action)));
+    const first = wanted[outcomes.findIndex((one) => one.kind === 'done' && !one.repeated)];
+    assert.ok(first, JSON.stringify(outcomes));
+    for (const [i, action] of wanted.entries()) {
+      const one = outcomes[i]!;
+      assert.ok(
+        action === first ? one.kind === 'done' : one.kind === 'not_possible',
+        `${action} after ${first}: ${JSON.stringify(one)}`,
+      );
+    }
+    assert.equal(outcomes.filter((one) => one.kind === 'done' && !one.repeated).length, 1);
+    await reconcile(database, desk, 3);
+    await auditEvent(database, simulator, world.stage.event);
+  });
+}
+
 /** As the organiser's page does it: asked, then confirmed with the code. */
 async function cancelEvent(event: number): Promise<void> {
   const wish = { reason: 'storm', fees: 'returned', seats: 'release', perSecond: 100 } as const;

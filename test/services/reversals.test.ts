@@ -211,6 +211,75 @@ test('P8: a dispute that is won gives the money back to us; an inquiry never too
   await auditEvent(database, simulator, stage.event);
 });
 
+test('P8: contradictory decisions at the same moment: one is taken, the others are refused, and its repeats say so', async () => {
+  const stage = await stageEvent(database, { seats: 8 });
+  for (let seat = 1; seat <= 6; seat += 1) {
+    const order = await bought(desk, stage, [seat]);
+    await simulator.refundByHand(order.providerObject!, 500);
+    await told(order, 'done');
+    const [{ entry }] = await database.query(
+      `SELECT 'finding-' || finding_id AS entry FROM reconcile_findings WHERE order_id = $1`,
+      [order.order],
+    );
+    const choose = (action: 'cancel_tickets' | 'dismiss', note = 'agreed') =>
+      operator.act({ entry, action, actor: 'organiser', note });
+    const actions = ['cancel_tickets', 'dismiss', 'cancel_tickets', 'dismiss'] as const;
+    const wanted = seat % 2 === 0 ? actions : actions.toReversed();
+    const outcomes = await Promise.all(wanted.map((action, i) => choose(action, `note ${i}`)));
+    const first = wanted[outcomes.findIndex((one) => one.kind === 'done' && !one.repeated)]!;
+    const shown = wanted.map((action, i) => {
+      const one = outcomes[i]!;
+      return `${action === first ? 'same' : 'other'} ${one.kind === 'done' ? one.repeated : one.kind}`;
+    });
+    assert.deepEqual(shown.sort(), ['other not_possible', 'other not_possible', 'same false', 'same true']);
+    assert.equal(await validTickets(order), first === 'dismiss' ? 1 : 0);
+    const lines = await database.query(
+      `SELECT detail ->> 'decision' AS decision FROM audit_log WHERE action = 'reconcile_settle' AND 'finding-' || (detail ->> 'finding') = $1`,
+      [entry],
+    );
+    assert.deepEqual(lines, [{ decision: first }]);
+    for (const action of ['cancel_tickets', 'dismiss'] as const) {
+      const later = await choose(action, 'another note');
+      assert.equal(later.kind, action === first ? 'done' : 'not_possible', `${action} after ${first}`);
+    }
+  }
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: cancelling the tickets that fails is not decided: it can be chosen again, or the other', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1]);
+  await simulator.refundByHand(order.providerObject!, 500);
+  await told(order, 'done');
+  await database.query(`ALTER TABLE refund_tickets ADD CONSTRAINT broken CHECK (event_no <> ${stage.event})`);
+  await assert.rejects(act(order, 'cancel_tickets', 'foreign_refund'));
+  await database.query('ALTER TABLE refund_tickets DROP CONSTRAINT broken');
+  assert.deepEqual([await kindsOf(order), await validTickets(order)], [['foreign_refund'], 1]);
+  const again = await act(order, 'cancel_tickets', 'foreign_refund');
+  assert.ok(again.kind === 'done' && !again.repeated, JSON.stringify(again));
+  assert.equal(await validTickets(order), 0);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a dispute that is won after its tickets were cancelled is offered words that fit, and its money can be refunded', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [1]);
+  const dispute = await simulator.dispute(order.providerObject!);
+  await told(order, 'open');
+  await act(order, 'cancel_tickets', 'dispute_opened');
+  await simulator.decideDispute(dispute, 'won');
+  await told(order, 'won');
+  const [entry] = await listed(order);
+  assert.deepEqual(
+    entry!.actions.map(({ label }) => label),
+    ['Look again now', 'Leave the tickets void'],
+  );
+  const refund = await madeRefund(desk, order, { tickets: [], goodwill: order.amount });
+  assert.deepEqual([refund.amount, refund.state], [order.amount, 'done']);
+  assert.equal((await act(order, 'dismiss', 'dispute_won')).kind, 'done');
+  await auditEvent(database, simulator, stage.event);
+});
+
 test('P8: some tickets of a disputed order are cancelled without paying, the others stay valid; a cancelled event pays only the rest', async () => {
   const stage = await stageEvent(database);
   const order = await bought(desk, stage, [1, 2]);
