@@ -2272,6 +2272,62 @@ BEGIN
 END $$;
 
 --
+-- Name: finding_cancel_tickets(bigint, uuid, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.finding_cancel_tickets(p_finding bigint, p_refund uuid, p_actor text, p_note text) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  o orders; v_named orders;
+  v_kind text;
+  v_made jsonb;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM reconcile_findings WHERE finding_id = p_finding);
+  IF NOT FOUND THEN RETURN '{"kind":"not_possible"}'; END IF;
+  v_named := o;
+  PERFORM order_lock_limits(o.event_no, o.account, o.instrument ->> 'fingerprint');
+  SELECT * INTO o FROM orders WHERE order_id = o.order_id FOR UPDATE;
+  IF v_named.account <> o.account THEN
+    PERFORM order_unname_limits(v_named.account, v_named.instrument ->> 'fingerprint', o);
+  END IF;
+  IF o.state <> 'paid' AND EXISTS (SELECT 1 FROM reconcile_findings WHERE finding_id = p_finding AND settled_at IS NULL) THEN
+    RETURN '{"kind":"not_possible"}';
+  END IF;
+  v_kind := finding_decide(p_finding, 'cancel_tickets', p_actor, p_note);
+  IF v_kind <> 'done' THEN RETURN jsonb_build_object('kind', v_kind); END IF;
+  v_made := refund_make(p_refund, o.order_id, NULL, NULL, 'finding-' || p_finding, 'unpaid', p_actor, p_note, NULL, 'returned', 0,
+                        'release', 1, false, NULL, 0, false);
+  IF v_made ->> 'kind' <> 'made' THEN
+    RAISE EXCEPTION 'the tickets of finding % were not cancelled: %', p_finding, v_made ->> 'kind';
+  END IF;
+  RETURN v_made || '{"kind":"done"}';
+END $$;
+
+--
+-- Name: finding_decide(bigint, text, text, text); Type: FUNCTION; Schema: public; Owner: -
+--
+
+CREATE FUNCTION public.finding_decide(p_finding bigint, p_action text, p_actor text, p_note text) RETURNS text
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+  f reconcile_findings;
+BEGIN
+  SELECT * INTO f FROM reconcile_findings WHERE finding_id = p_finding FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'unknown'; END IF;
+  IF f.settled_at IS NOT NULL THEN
+    RETURN CASE WHEN f.decision ->> 'action' = p_action THEN 'repeated' ELSE 'not_possible' END;
+  END IF;
+  UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = p_actor, note = p_note,
+                                decision = operator_decision(p_action, p_actor)
+  WHERE finding_id = p_finding;
+  INSERT INTO audit_log (actor, action, detail) VALUES (p_actor, 'reconcile_settle', jsonb_build_object(
+    'finding', f.finding_id, 'kind', f.kind, 'subject', f.subject, 'decision', p_action, 'note', p_note));
+  RETURN 'done';
+END $$;
+
+--
 -- Name: finding_put(text, text, uuid, text, text, jsonb); Type: FUNCTION; Schema: public; Owner: -
 --
 
@@ -3650,6 +3706,11 @@ DECLARE
 BEGIN
   m := money_lock(p_operation);
   v_refuses := operator_refuses(m, 'retry');
+  -- Decided before, but the next attempt was never made: the decision is taken again.
+  IF v_refuses = 'repeated' AND EXISTS (SELECT 1 FROM refunds WHERE refund_id = m.refund_id AND state = 'failed')
+     AND NOT EXISTS (SELECT 1 FROM money_operations later WHERE later.refund_id = m.refund_id AND later.created_at > m.created_at) THEN
+    RETURN operator_result('done', m.order_id);
+  END IF;
   IF v_refuses IS NOT NULL THEN RETURN operator_result(v_refuses, m.order_id); END IF;
   IF m.kind <> 'refund' OR m.state NOT IN ('waiting','unknown') OR m.attention IS DISTINCT FROM 'refund_missing' THEN
     RETURN operator_result('not_possible', m.order_id);
@@ -5393,24 +5454,6 @@ CREATE FUNCTION public.reconcile_run_json(r public.reconcile_runs) RETURNS jsonb
 $$;
 
 --
--- Name: reconcile_settle(bigint, text, text); Type: FUNCTION; Schema: public; Owner: -
---
-
-CREATE FUNCTION public.reconcile_settle(p_finding bigint, p_actor text, p_note text) RETURNS boolean
-    LANGUAGE plpgsql
-    AS $$
-DECLARE
-  f reconcile_findings;
-BEGIN
-  UPDATE reconcile_findings SET settled_at = clock_timestamp(), settled_by = p_actor, note = p_note
-  WHERE finding_id = p_finding AND settled_at IS NULL RETURNING * INTO f;
-  IF NOT FOUND THEN RETURN EXISTS (SELECT 1 FROM reconcile_findings WHERE finding_id = p_finding); END IF;
-  INSERT INTO audit_log (actor, action, detail) VALUES (p_actor, 'reconcile_settle',
-    jsonb_build_object('finding', f.finding_id, 'kind', f.kind, 'subject', f.subject, 'note', p_note));
-  RETURN true;
-END $$;
-
---
 -- Name: refunds; Type: TABLE; Schema: public; Owner: -
 --
 
@@ -6721,7 +6764,8 @@ CREATE TABLE public.reconcile_findings (
     last_seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     settled_at timestamp with time zone,
     settled_by text,
-    note text
+    note text,
+    decision jsonb
 );
 
 --
