@@ -137,11 +137,48 @@ BEGIN
   RETURN v_made || '{"kind":"done"}';
 END $$;
 
--- What can still be given back of an order's money: nothing twice, and only what was captured and is still there.
+-- What can still be given back of an order's money: nothing twice, and only what was captured and is still there. A refund that
+-- failed, or was paid by other means, and a refund made at the provider may be the same money: the larger sum counts.
 CREATE FUNCTION order_left(o orders) RETURNS bigint LANGUAGE sql STABLE AS $$
-  SELECT greatest(0, order_taken(o) - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id)
-                     - (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id))::bigint
+  SELECT greatest(0, order_taken(o) - r.decided - greatest(r.replaced, v.refunded) - v.disputed)::bigint
+  FROM (SELECT coalesce(sum(amount) FILTER (WHERE state NOT IN ('failed','elsewhere')), 0) AS decided,
+               coalesce(sum(amount) FILTER (WHERE state IN ('failed','elsewhere')), 0) AS replaced
+        FROM refunds WHERE order_id = o.order_id) r,
+       (SELECT coalesce(sum(taken) FILTER (WHERE kind = 'refund'), 0) AS refunded,
+               coalesce(sum(taken) FILTER (WHERE kind <> 'refund'), 0) AS disputed
+        FROM reversals WHERE order_id = o.order_id) v
 $$;
+
+-- As in 0015, but 'gone_back' while a refund made at the provider may be what replaces this one: the same money would be paid
+-- twice. The operator settles it as paid by other means.
+CREATE OR REPLACE FUNCTION refund_retry(p_refund uuid, p_operation uuid, p_key text, p_actor text, p_owner text, p_lease_ms integer)
+RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  o orders; r refunds; v_elsewhere bigint;
+BEGIN
+  SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM refunds WHERE refund_id = p_refund) FOR UPDATE;
+  IF NOT FOUND THEN RETURN '{"kind":"unknown_refund"}'; END IF;
+  SELECT * INTO r FROM refunds WHERE refund_id = p_refund;
+  IF r.state <> 'failed' THEN
+    RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o), 'refund', refund_json(r));
+  END IF;
+  v_elsewhere := (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id AND kind = 'refund')
+    - (SELECT coalesce(sum(amount), 0) FROM refunds
+       WHERE order_id = o.order_id AND refund_id <> p_refund AND state IN ('failed','elsewhere'));
+  IF v_elsewhere > 0 THEN
+    RETURN jsonb_build_object('kind', 'gone_back', 'order', order_json(o), 'refund', refund_json(r));
+  END IF;
+  UPDATE refunds SET state = 'open', detail = NULL, retry_asked = NULL, updated_at = clock_timestamp()
+  WHERE refund_id = p_refund RETURNING * INTO r;
+  PERFORM refund_attempt(r, o, p_operation, p_key, p_owner, p_lease_ms);
+  PERFORM order_note(o.order_id, 'refund_retry', o.state, o.state, jsonb_build_object('refund', p_refund, 'operation', p_operation));
+  IF p_actor IS NOT NULL THEN
+    INSERT INTO audit_log (actor, action, event_no, detail)
+      VALUES (p_actor, 'refund_retry', o.event_no, jsonb_build_object('order', o.order_id, 'refund', p_refund, 'amount', r.amount));
+  END IF;
+  RETURN jsonb_build_object('kind', 'retried', 'order', order_json(o), 'refund', refund_json(r),
+    'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));
+END $$;
 
 -- As in 0015, with what is left of each order's money.
 CREATE OR REPLACE FUNCTION cancellation_preview(p_event integer, p_fees text) RETURNS jsonb LANGUAGE sql STABLE AS $$

@@ -147,7 +147,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
 
   /** What somebody refunded at the provider a moment ago is not offered again. If it does not answer, the record decides. */
   async function lookFirst(order: Order): Promise<void> {
-    if (!options.provider || order.state !== 'paid') return;
+    if (!options.provider || (order.state !== 'paid' && order.state !== 'cancelled')) return;
     await inspect(order, await orders.operationsOf(order.order));
   }
 
@@ -167,7 +167,9 @@ export function createRefunds(options: RefundsOptions): Refunds {
 
   async function retry(refund: string, actor: string): Promise<RetryRefundOutcome> {
     const known = await record.find(refund);
-    if (!known) return { kind: 'unknown_refund' };
+    const order = known && (await orders.findOrder(known.order));
+    if (!known || !order) return { kind: 'unknown_refund' };
+    await lookFirst(order);
     const ids = newAttempt(known.order);
     const outcome = await record.retry({ refund, ...ids, actor }, claimOf);
     if (outcome.kind !== 'retried') return outcome;

@@ -17,7 +17,13 @@ import type { Db } from '../sales/db.ts';
 import { createEvents } from '../sales/events.ts';
 import { createSalesRecord } from '../sales/orders-record.ts';
 import type { EventRecord } from '../sales/record.ts';
-import { createRefundRecord, type Refund, type RefundState, refundStates } from '../sales/refunds.ts';
+import {
+  createRefundRecord,
+  goneBack,
+  type Refund,
+  type RefundState,
+  refundStates,
+} from '../sales/refunds.ts';
 import { type CliContext, cliActor, withArbiter, withDatabase, withEvent } from './organise.ts';
 
 /** What these commands need besides: a log for what goes wrong. */
@@ -79,6 +85,7 @@ export function registerRefundCommands(program: Command, context: RefundContext)
         const outcome = await refunds.retry(id, cliActor);
         if (outcome.kind === 'unknown_refund') context.fail(`There is no refund ${id}.`);
         else if (outcome.kind === 'decided') context.fail(`It is ${outcome.refund.state}, not failed.`);
+        else if (outcome.kind === 'gone_back') context.fail(goneBack);
         else context.print(`Refund ${id} is tried again.`);
       }),
     );

@@ -23,6 +23,8 @@ export interface GivenBack {
   goodwill: number;
   /** All of it: what leaves the account. */
   amount: number;
+  /** `failed` and `elsewhere`: it did not leave the account at the provider. */
+  state?: string;
 }
 
 /** An order that was captured, with everything that was decided about it since. */
@@ -90,11 +92,20 @@ export function dueSum(sums: {
   return sums.valid + sums.orderFee + sums.feesKept - sums.goodwill - sums.refundedThere;
 }
 
-/** What can still be given back: nothing is given back twice, nor more than was taken and is still there. */
+/**
+ * What can still be given back: nothing is given back twice, nor more than was taken and is still there. A refund that failed, or
+ * was paid by other means, and a refund made at the provider may be the same money: the larger sum counts, as in `order_left`.
+ */
 export function leftOf(order: PaidOrder): number {
   const { refundedThere = 0, disputed = 0 } = order;
-  const decided = sum(order.refunds.map(({ amount }) => amount));
-  return Math.max(0, (order.taken ?? capturedOf(order)) - decided - refundedThere - disputed);
+  const isReplaced = ({ state }: GivenBack): boolean => state === 'failed' || state === 'elsewhere';
+  const amountOf = (refunds: readonly GivenBack[]): number => sum(refunds.map(({ amount }) => amount));
+  const decided = amountOf(order.refunds.filter((refund) => !isReplaced(refund)));
+  const replaced = amountOf(order.refunds.filter(isReplaced));
+  return Math.max(
+    0,
+    (order.taken ?? capturedOf(order)) - decided - Math.max(replaced, refundedThere) - disputed,
+  );
 }
 
 /**

@@ -12,7 +12,7 @@ import { accountOf } from '../sales/accounts.ts';
 import type { Cancellation, CancellationRecord } from '../sales/cancellations.ts';
 import type { Events } from '../sales/events.ts';
 import type { EventRecord, Order, SalesRecord } from '../sales/record.ts';
-import { type Refund, type RefundRecord, refundStates } from '../sales/refunds.ts';
+import { goneBack, type Refund, type RefundRecord, refundStates } from '../sales/refunds.ts';
 import type { Reversal } from '../sales/reversals.ts';
 import { type HttpProblem, problem } from './errors.ts';
 import { idempotencyKey, timeOf } from './request-checks.ts';
@@ -414,9 +414,12 @@ export function problemOfRefund(
 }
 
 function decidedView(
-  outcome: { kind: 'retried' | 'elsewhere' | 'decided'; refund: Refund } | { kind: 'unknown_refund' },
+  outcome:
+    | { kind: 'retried' | 'elsewhere' | 'decided' | 'gone_back'; refund: Refund }
+    | { kind: 'unknown_refund' },
 ) {
   if (outcome.kind === 'unknown_refund') throw problem('unknown_refund');
+  if (outcome.kind === 'gone_back') throw problem('refund_decided', { detail: goneBack });
   if (outcome.kind === 'decided') {
     throw problem('refund_decided', { extra: { state: outcome.refund.state } });
   }

@@ -65,10 +65,16 @@ export type MakeRefundOutcome =
   | { kind: 'too_much'; amount: number; most: number }
   | { kind: 'nothing' };
 
+/** Why a failed refund is not tried again, for operators. */
+export const goneBack =
+  'The provider shows a refund that was made there, so this money may be back with the buyer. Nothing was paid. Settle this refund as paid by other means.';
+
 export type RetryRefundOutcome =
   | { kind: 'retried'; order: Order; refund: Refund; operation: MoneyOperation }
   /** Not failed: under way, done, or given back elsewhere. */
   | { kind: 'decided'; order: Order; refund: Refund }
+  /** The provider shows a refund that we did not make, which may be what replaces this one: nothing is paid twice. */
+  | { kind: 'gone_back'; order: Order; refund: Refund }
   | { kind: 'unknown_refund' };
 
 /** What is known of an attempt now. */

@@ -346,3 +346,35 @@ test('P6 P8: refunds and disputes whose events were lost are found by their own 
   const report = await auditOf({ database, simulator, eventNo: stage.event });
   assert.deepEqual(violationsOf(report), []);
 });
+
+test('P8: a refund that failed and was then made at the provider is the same money: not tried again, not counted twice', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [7, 8]);
+  const object = order.providerObject!;
+  const [first] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
+  const fault = await simulator.fault('refund_fails_later', { match: { reference: order.order } });
+  const refund = await madeRefund(desk, order, { tickets: [first!.ticket] });
+  await until(async () => {
+    await simulator.settleRefunds();
+    await desk.inbox.runOnce();
+    return (await desk.refundRecord.find(refund.refund))?.state === 'failed';
+  }, 'the refund to fail');
+  await simulator.endFault(fault);
+  await simulator.refundByHand(object, refund.amount);
+  // The webhook has not come yet: a new attempt asks the provider first.
+  const again = await desk.refunds.retry(refund.refund, 'organiser');
+  assert.equal(again.kind, 'gone_back');
+  const refundedBy = async () => (await simulator.ledgerOf(object)).charges[0]!.refunded;
+  assert.equal(await refundedBy(), refund.amount, 'nothing is paid twice');
+
+  assert.equal(
+    (await desk.refunds.elsewhere(refund.refund, 'organiser', 'refunded at the provider')).kind,
+    'elsewhere',
+  );
+  assert.equal((await act(order, 'dismiss', 'foreign_refund')).kind, 'done');
+  assert.equal(await left(order), order.amount - refund.amount, 'the other ticket’s money is left');
+  const rest = await madeRefund(desk, order);
+  assert.deepEqual([rest.amount, rest.goodwill], [order.amount - refund.amount, 0]);
+  assert.equal(await refundedBy(), order.amount);
+  assert.equal(await validTickets(order), 0);
+});
