@@ -4159,8 +4159,13 @@ CREATE FUNCTION public.order_left(o public.orders) RETURNS bigint
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     AS $$
-  SELECT greatest(0, order_taken(o) - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id)
-                     - (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id))::bigint
+  SELECT greatest(0, order_taken(o) - r.decided - greatest(r.replaced, v.refunded) - v.disputed)::bigint
+  FROM (SELECT coalesce(sum(amount) FILTER (WHERE state NOT IN ('failed','elsewhere')), 0) AS decided,
+               coalesce(sum(amount) FILTER (WHERE state IN ('failed','elsewhere')), 0) AS replaced
+        FROM refunds WHERE order_id = o.order_id) r,
+       (SELECT coalesce(sum(taken) FILTER (WHERE kind = 'refund'), 0) AS refunded,
+               coalesce(sum(taken) FILTER (WHERE kind <> 'refund'), 0) AS disputed
+        FROM reversals WHERE order_id = o.order_id) v
 $$;
 
 --
@@ -5681,13 +5686,19 @@ CREATE FUNCTION public.refund_retry(p_refund uuid, p_operation uuid, p_key text,
     LANGUAGE plpgsql
     AS $$
 DECLARE
-  o orders; r refunds;
+  o orders; r refunds; v_elsewhere bigint;
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM refunds WHERE refund_id = p_refund) FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_refund"}'; END IF;
   SELECT * INTO r FROM refunds WHERE refund_id = p_refund;
   IF r.state <> 'failed' THEN
     RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o), 'refund', refund_json(r));
+  END IF;
+  v_elsewhere := (SELECT coalesce(sum(taken), 0) FROM reversals WHERE order_id = o.order_id AND kind = 'refund')
+    - (SELECT coalesce(sum(amount), 0) FROM refunds
+       WHERE order_id = o.order_id AND refund_id <> p_refund AND state IN ('failed','elsewhere'));
+  IF v_elsewhere > 0 THEN
+    RETURN jsonb_build_object('kind', 'gone_back', 'order', order_json(o), 'refund', refund_json(r));
   END IF;
   UPDATE refunds SET state = 'open', detail = NULL, retry_asked = NULL, updated_at = clock_timestamp()
   WHERE refund_id = p_refund RETURNING * INTO r;
