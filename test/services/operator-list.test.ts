@@ -179,6 +179,28 @@ for (const [kind, left, right] of [
   });
 }
 
+for (const [by, ends] of [
+  ['retry', { kind: 'done', repeated: false, entry: null }],
+  ['settle', { kind: 'not_possible', actions: [] }],
+] as const) {
+  test(`a lost refund whose attempt was given up and no more: "retry" makes the next one, unless it was ended (${by})`, async () => {
+    const world = await newWorld();
+    const order = await plays.refund_missing.reach(world);
+    const [entry] = await entries(world.stage.event);
+    // The process dies between the two steps.
+    await database.query('SELECT operator_give_up_refund($1, $2)', [entry!.operation!.operation, actor]);
+    const [failed] = await entries(world.stage.event);
+    assert.equal(failed!.kind, 'refund_failed');
+    if (by === 'settle') assert.equal((await act(failed!.entry, 'settle')).kind, 'done');
+    assert.deepEqual(await act(entry!.entry, 'retry'), ends);
+    if (by === 'retry') {
+      assert.deepEqual(await act(entry!.entry, 'retry'), { kind: 'done', repeated: true, entry: null });
+    }
+    assert.equal(await keptOf(order), by === 'retry' ? 0 : 5350);
+    await auditEvent(database, simulator, world.stage.event);
+  });
+}
+
 /** As the organiser's page does it: asked, then confirmed with the code. */
 async function cancelEvent(event: number): Promise<void> {
   const wish = { reason: 'storm', fees: 'returned', seats: 'release', perSecond: 100 } as const;
