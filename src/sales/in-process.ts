@@ -534,6 +534,10 @@ export function createInProcessRecord(options: {
           const wasEnding = row.state === 'ending';
           settle(row, 'voided', answer);
           if (row.attention === 'void_refused' || row.attention === 'refund_refused') row.attention = null;
+          for (const other of rowsOf(order.order)) {
+            const isEnded = other.attention === 'captured_after_refusal';
+            if (isEnded && isOfObject(other, row.providerObject)) other.attention = null;
+          }
           const isStray = row.providerObject !== null && row.providerObject !== order.providerObject;
           if (isStray) return { kind: 'voided' };
           const object = rowsOf(order.order).find(isObjectOf(order));
@@ -551,7 +555,10 @@ export function createInProcessRecord(options: {
         step<'captured'>(id, (row, order) => {
           if (row.kind !== 'capture' || row.state === 'done') return null;
           if (row.state === 'refused') {
-            Object.assign(row, { attention: 'captured_after_refusal', answer: { view } });
+            const isVoided = rowsOf(order.order).some(
+              (other) => other.state === 'voided' && isOfObject(other, row.providerObject),
+            );
+            Object.assign(row, { attention: isVoided ? null : 'captured_after_refusal', answer: { view } });
             return null;
           }
           settle(row, 'done', { view });
@@ -580,4 +587,8 @@ export function createInProcessRecord(options: {
 /** Callers keep what they were answered: it must not change under their hands. */
 function copy<Value>(value: Value): Value {
   return structuredClone(value);
+}
+
+function isOfObject(operation: Pick<MoneyOperation, 'providerObject'>, object: string | null): boolean {
+  return object !== null && operation.providerObject === object;
 }
