@@ -72,7 +72,7 @@ test('an organiser decides about a partly captured payment by keyboard, on a pho
   await assertAccessible(page, 'the list on a phone');
   await picture('list-360');
   await page.getByRole('button', { name: /^Give all back/ }).press('Enter');
-  await page.getByText('what was captured is refunded to the card').waitFor();
+  await page.getByText('the captured amount is refunded to the card').waitFor();
   await assertAccessible(page, 'a confirmation on a phone');
   await picture('confirm-360');
   // The way out has the focus.
