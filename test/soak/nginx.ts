@@ -77,7 +77,7 @@ ${at.ports.map((port) => `    server 127.0.0.1:${port} max_fails=2 fail_timeout=
       proxy_read_timeout 10s;
       proxy_next_upstream error timeout;
       proxy_next_upstream_timeout 12s;
-      error_page 502 504 @away;
+      error_page 502 504 = @away;
     }
     location @away {
       internal;
