@@ -26,6 +26,8 @@ test('D1: a web process that alone cannot reach the Redis that arbitrates says s
   skip: withoutRedis,
 }, async (t) => {
   const app = await startRedisApp(t);
+  // An event with nothing under way rests after some seconds, and then nobody watches over its Redis.
+  assert.equal((await (await app.admitted()).hold([1])).status, 201);
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-ready-'));
   const read = readConfig({
     ...app.env,

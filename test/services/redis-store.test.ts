@@ -10,7 +10,14 @@ import {
   type RedisStore,
 } from '../../src/runtime/redis-store.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
-import { infoOf, type TestRedis, testRedis, untilReplicated, withoutRedis } from '../support/redis.ts';
+import {
+  infoOf,
+  type TestRedis,
+  testRedis,
+  untilFollowedBy,
+  untilReplicated,
+  withoutRedis,
+} from '../support/redis.ts';
 
 const skip = withoutRedis;
 const tag = 'onsale:1:0';
@@ -292,9 +299,10 @@ test('D1: a server that was a replica in between is refused by each process, wha
       'FAILOVER to its replica, and back',
       async () => {
         await second.replicaof('127.0.0.1', server.port);
-        await untilReplicated(second);
+        await untilFollowedBy(client, other.port);
         await client.call('FAILOVER', 'TO', '127.0.0.1', String(other.port));
-        await Promise.all([role(client, 'slave'), untilReplicated(client)]);
+        await role(client, 'slave');
+        await untilFollowedBy(second, server.port);
         await second.call('FAILOVER', 'TO', '127.0.0.1', String(server.port));
         await Promise.all([role(client, 'master'), untilReplicated(second)]);
         await second.replicaof('NO', 'ONE');

@@ -149,6 +149,18 @@ export async function untilReplicated(client: Redis): Promise<void> {
   }
 }
 
+/** Waits until this primary counts the replica on that port as online: only then does FAILOVER accept it as its target. */
+export async function untilFollowedBy(primary: Redis, port: number): Promise<void> {
+  const online = new RegExp(`port=${port},state=online`);
+  const end = systemClock.monotonic() + 20_000;
+  while (
+    !Object.entries(await infoOf(primary)).some(([name, of]) => /^slave\d/.test(name) && online.test(of))
+  ) {
+    if (systemClock.monotonic() > end) throw new Error(`no replica on port ${port} is online`);
+    await systemClock.sleep(20);
+  }
+}
+
 async function startOnFreePort(
   start: (port: number) => Promise<RedisProcess>,
   wanted?: number,
