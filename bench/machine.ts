@@ -29,6 +29,8 @@ export function machineOf(versions: { postgres: string | null; redis: string | n
       '--untracked-files=all',
       '--',
       'src',
+      'payment-simulator',
+      'tools',
       'migrations',
       'bench/*.ts',
       'bench/baselines',

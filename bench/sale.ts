@@ -1,8 +1,8 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { startSimulatorChild } from '../payment-simulator/child.ts';
 import type { PaymentProvider } from '../src/payments/provider.ts';
-import { startSimulatorChild } from '../src/payments/simulator/child.ts';
 import { createStripeProvider } from '../src/payments/stripe.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { silentLogger } from '../src/runtime/log.ts';

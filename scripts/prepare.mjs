@@ -102,6 +102,9 @@ export function hashOf(places, folder = root) {
   return hash.digest('hex');
 }
 
+/** What `onsale` runs: the engine, and the tools and the payment simulator that it ships with. */
+export const programFolders = ['src', 'payment-simulator', 'tools'];
+
 /** Of each kind: a program that runs may still load a part of its own. */
 const buildsKept = 5;
 /** A compiler is done within seconds. */
@@ -160,7 +163,7 @@ function removeOldBuilds(builds) {
 
 /** Runs the command line in this very process, so that Ctrl-C and kill concern one process. Answers the exit code. */
 export async function runOnsale(argv) {
-  const program = await ensureCompiled('program', ['src']);
+  const program = await ensureCompiled('program', programFolders);
   if (!program) {
     const { register } = await import('tsx/esm/api');
     register();

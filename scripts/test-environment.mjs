@@ -3,7 +3,16 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ensureCompiled, ensurePages, root, run, runTelling, SetupProblem, say } from './prepare.mjs';
+import {
+  ensureCompiled,
+  ensurePages,
+  programFolders,
+  root,
+  run,
+  runTelling,
+  SetupProblem,
+  say,
+} from './prepare.mjs';
 
 const inCi = process.env.CI === 'true';
 const chromium = {
@@ -51,7 +60,7 @@ export async function runAllTests(filters) {
   return await withPostgres(async (url) => {
     env.ONSALE_TEST_POSTGRES = url;
     const program = path.join(root, 'scripts/run-tests.mjs');
-    const compiled = await ensureCompiled('tests', ['src', 'test', 'web']);
+    const compiled = await ensureCompiled('tests', [...programFolders, 'models', 'test', 'web']);
     const how = compiled ? [program, compiled] : ['--import', 'tsx', program, root];
     return await run(process.execPath, [...how, ...filters], env, 1);
   });

@@ -1,9 +1,9 @@
 import path from 'node:path';
+import { startSimulatorChild } from '../payment-simulator/child.ts';
 import type { AppOptions, Runtime } from './app.ts';
 import type { HttpDeps } from './http/deps.ts';
 import { metered, type ProviderMeter } from './payments/metered.ts';
 import type { PaymentProvider } from './payments/provider.ts';
-import { startSimulatorChild } from './payments/simulator/child.ts';
 import { createStripeProvider } from './payments/stripe.ts';
 import type { EventObject } from './read-path/published.ts';
 import type { Config } from './runtime/config.ts';

@@ -1,14 +1,14 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
+import { registerCrowdCommand } from '../tools/crowd/command.ts';
+import { registerGamedayCommand } from '../tools/gameday/command.ts';
 import { openArbiter, StartProblem } from './app.ts';
 import { registerAuditCommand } from './cli/audit.ts';
 import { registerBuyerCommands } from './cli/buyer.ts';
-import { registerCrowdCommand } from './cli/crowd.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
 import { registerExportCommand } from './cli/export.ts';
-import { registerGamedayCommand } from './cli/gameday.ts';
 import { registerLimitCommands } from './cli/limits.ts';
 import { registerLogCommand } from './cli/log.ts';
 import { registerMailCommands } from './cli/mail.ts';

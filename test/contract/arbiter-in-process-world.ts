@@ -1,5 +1,5 @@
+import { createInProcessArbiter } from '../../models/arbiter.ts';
 import type { Phase } from '../../src/core/phase.ts';
-import { createInProcessArbiter } from '../../src/inventory/in-process.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
 export async function inProcessWorld(): Promise<ArbiterWorld> {

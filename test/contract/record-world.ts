@@ -1,10 +1,10 @@
 import { after, before } from 'node:test';
+import { createInProcessRecord, type InProcessEvent } from '../../models/record.ts';
 import type { Phase } from '../../src/core/phase.ts';
 import type { PaymentView } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createDb, type Db } from '../../src/sales/db.ts';
-import { createInProcessRecord, type InProcessEvent } from '../../src/sales/in-process.ts';
 import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import type { MoneyOperation, SalesRecord } from '../../src/sales/record.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Buyer, createBuyer } from '../../src/crowd/buyer.ts';
-import { type Answer, createHttpClients } from '../../src/crowd/http-client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { type Buyer, createBuyer } from '../../tools/crowd/buyer.ts';
+import { type Answer, createHttpClients } from '../../tools/crowd/http-client.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
 import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';

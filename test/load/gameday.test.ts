@@ -5,8 +5,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
-import type { RoundResult } from '../../src/gameday/results.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
+import type { RoundResult } from '../../tools/gameday/results.ts';
 import { withoutRedis } from '../support/redis.ts';
 
 const buyers = 60;

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Buyer, createBuyer } from '../../src/crowd/buyer.ts';
-import { type Answer, createHttpClients } from '../../src/crowd/http-client.ts';
+import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
+import type { FaultKind } from '../../payment-simulator/faults.ts';
 import type { OrderAnswer } from '../../src/http/api-types.ts';
-import { FAULT_KINDS } from '../../src/payments/simulator/fault-kinds.ts';
-import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { type Buyer, createBuyer } from '../../tools/crowd/buyer.ts';
+import { type Answer, createHttpClients } from '../../tools/crowd/http-client.ts';
 import { until } from '../support/app.ts';
 import { unsettled } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
+import { createInProcessArbiter } from '../../models/arbiter.ts';
 import type { Phase } from '../../src/core/phase.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
-import { createInProcessArbiter } from '../../src/inventory/in-process.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { mergeSnapshots } from '../../src/read-path/availability.ts';
 import { systemClock } from '../../src/runtime/clock.ts';

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { addressSeatsNow, newEventLimits, noLimits } from '../../src/core/limits.ts';
-import { type Buyer, createBuyer } from '../../src/crowd/buyer.ts';
-import { createHttpClients, type HttpClients } from '../../src/crowd/http-client.ts';
 import { createPace } from '../../src/http/pace.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { type Buyer, createBuyer } from '../../tools/crowd/buyer.ts';
+import { createHttpClients, type HttpClients } from '../../tools/crowd/http-client.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
+import type { FaultKind } from '../../payment-simulator/faults.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
-import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { ambiguousOrders } from '../../src/sales/money-figures.ts';
 import { listEntries } from '../../src/sales/operator-list.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import Stripe from 'stripe';
-import { FAULT_ERRORS } from '../../src/payments/simulator/api-error.ts';
-import type { FaultKind } from '../../src/payments/simulator/faults.ts';
+import { FAULT_ERRORS } from '../../payment-simulator/api-error.ts';
+import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   cardParams,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import Stripe from 'stripe';
-import { ROUTES } from '../../src/payments/simulator/routes.ts';
+import { ROUTES } from '../../payment-simulator/routes.ts';
 import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import { cardParams, hasHeaders, plain, rawCall } from '../support/stripe-calls.ts';
 import { conforms, STRIPE_OBJECTS } from '../support/stripe-objects.ts';

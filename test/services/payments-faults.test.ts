@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { after, afterEach, before, test } from 'node:test';
+import type { FaultKind } from '../../payment-simulator/faults.ts';
 import type { PaymentProvider, ProviderAnswer, UnknownReason } from '../../src/payments/provider.ts';
-import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSimulator } from '../../src/payments/simulator/server.ts';
+import { startSimulator } from '../../payment-simulator/server.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';

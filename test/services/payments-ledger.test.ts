@@ -83,7 +83,7 @@ test('the simulator ends when its standard input closes, so it never outlives it
   const directory = join(sim.dataDir, 'second');
   const child = spawn(
     process.execPath,
-    [...programArguments('src/payments/simulator/main.ts'), '--data-dir', directory],
+    [...programArguments('payment-simulator/main.ts'), '--data-dir', directory],
     {
       stdio: ['pipe', 'pipe', 'inherit'],
     },

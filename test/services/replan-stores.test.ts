@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
+import { createInProcessArbiter } from '../../models/arbiter.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { seatStates } from '../../src/core/hold.ts';
-import { createInProcessArbiter } from '../../src/inventory/in-process.ts';
 import { mergeSnapshots } from '../../src/read-path/availability.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';

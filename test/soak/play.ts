@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import path from 'node:path';
-import { type CrowdReport, runCrowd } from '../../src/crowd/crowd.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { type CrowdReport, runCrowd } from '../../tools/crowd/crowd.ts';
 import type { Fault } from './faults.ts';
 import type { Stack } from './stack.ts';
 

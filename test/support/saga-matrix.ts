@@ -1,7 +1,7 @@
+import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
+import type { FaultKind } from '../../payment-simulator/faults.ts';
 import type { OrderState } from '../../src/core/order.ts';
 import type { Happening } from '../../src/fulfilment/letters.ts';
-import { FAULT_KINDS } from '../../src/payments/simulator/fault-kinds.ts';
-import type { FaultKind } from '../../src/payments/simulator/faults.ts';
 
 /**
  * The one table of what can go wrong with a purchase and how it ends: step × fault × kill. test/services/saga-matrix.test.ts

@@ -4,9 +4,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { FaultKind, FaultMatch, FaultSwitch } from '../../payment-simulator/faults.ts';
+import type { Ledger, LedgerOf } from '../../payment-simulator/ledger.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
-import type { FaultKind, FaultMatch, FaultSwitch } from '../../src/payments/simulator/faults.ts';
-import type { Ledger, LedgerOf } from '../../src/payments/simulator/ledger.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
@@ -32,7 +32,7 @@ export interface TestSimulator {
   ledgerOf(of: string): Promise<LedgerOf>;
   /**
    * Switches a fault on and answers its id; `times` defaults to always. Mind that the SDK re-sends once after a reset
-   * connection. What each kind does: `src/payments/simulator/fault-kinds.ts`.
+   * connection. What each kind does: `payment-simulator/fault-kinds.ts`.
    */
   fault(
     fault: FaultKind,
@@ -157,7 +157,7 @@ async function launch(
   options: { webhookUrl?: string; webhookEvents?: string },
 ): Promise<{ child: ChildProcess; port: number; url: string }> {
   const args = [
-    ...programArguments('src/payments/simulator/main.ts'),
+    ...programArguments('payment-simulator/main.ts'),
     '--data-dir',
     dataDir,
     '--port',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { ROUTES } from '../../src/payments/simulator/routes.ts';
+import { ROUTES } from '../../payment-simulator/routes.ts';
 import type { TestSimulator } from './simulator.ts';
 
 /** Fields of a card that succeeds, under `card` or `payment_method_data[card]`. */

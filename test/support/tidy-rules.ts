@@ -19,7 +19,8 @@ const isScript = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js)$/.test(file.p
 /** Suites that several test files run count too; what only supports tests does not. */
 const isTest = (file: SourceFile): boolean => /^test\/(?!support\/).*\.ts$/.test(file.path);
 /** A plain .js in src is a script for browsers, which have no clock to be given. */
-const isSource = (file: SourceFile): boolean => /^src\/.*\.tsx?$/.test(file.path);
+const isSource = (file: SourceFile): boolean =>
+  /^(src|payment-simulator|tools|models)\/.*\.tsx?$/.test(file.path);
 
 /** Comments blanked, line by line, so that words in them break no rule. Strings stay. */
 export function withoutComments(text: string): string {
@@ -51,21 +52,17 @@ const contracts = [
 ];
 /** Types that stores may share: they vanish before anything runs, so no store calls another. */
 const sharedTypes = [...contracts, 'sales/db.ts'];
-const adapterNames = ['in-process.ts', 'postgres.ts', 'redis.ts', 'stripe.ts'];
+const adapterNames = ['postgres.ts', 'redis.ts', 'stripe.ts'];
 
 /** The folder of src that a file belongs to: `core`, `http` …; `app.ts` and `cli.ts` are their own. */
 const partOf = (inSrc: string): string => inSrc.split('/')[0]!;
 
 function isAdapter(inSrc: string): boolean {
-  return (
-    inSrc.startsWith('payments/simulator/') ||
-    (!inSrc.startsWith('runtime/') && adapterNames.includes(path.posix.basename(inSrc)))
-  );
+  return !inSrc.startsWith('runtime/') && adapterNames.includes(path.posix.basename(inSrc));
 }
 
 /** An adapter may be spread over files beside it that begin with its name: postgres.ts, postgres-rows.ts. */
 function isOfAdapter(from: string, adapter: string): boolean {
-  if (adapter.startsWith('payments/simulator/')) return from.startsWith('payments/simulator/');
   const stem = adapter.slice(0, -'.ts'.length);
   return from === adapter || from.startsWith(`${stem}-`) || from.startsWith(`${stem}/`);
 }
@@ -84,12 +81,31 @@ function mayImport(from: string, to: string, typeOnly: boolean): boolean {
   if (other === 'runtime') return true;
   if (stores.includes(part)) return typeOnly && sharedTypes.includes(to);
   if (users.includes(part)) return other === 'sales' || contracts.includes(to);
-  // Buyers made by us know no more of the server than a page does.
-  if (part === 'crowd') return to === 'http/api-types.ts';
-  if (part === 'gameday') return other === 'crowd' || other === 'sales';
   if (part === 'http') return stores.includes(other) || users.includes(other);
   return false;
 }
+
+/** Programs and models that are not the engine, and what each may use of it. */
+const besideEngine: { folder: string; mayUse: (to: string, typeOnly: boolean) => boolean }[] = [
+  { folder: 'payment-simulator/', mayUse: (to) => /^src\/(core|runtime)\//.test(to) },
+  // A model shares the contract and its checks with the stores, and nothing that a store does.
+  {
+    folder: 'models/',
+    mayUse: (to, typeOnly) =>
+      typeOnly || /^src\/(core\/.+|inventory\/(arbiter|claims)|waiting-room\/waiting-room)\.ts$/.test(to),
+  },
+  // Simulated buyers know no more about the server than a page does.
+  {
+    folder: 'tools/crowd/',
+    mayUse: (to) => /^src\/(core|runtime|cli)\//.test(to) || to === 'src/http/api-types.ts',
+  },
+  { folder: 'tools/', mayUse: (to) => to.startsWith('src/') || to.startsWith('payment-simulator/') },
+];
+/** The only files of the engine that use one of them. */
+const usesBesideEngine: Record<string, RegExp> = {
+  'src/app-payments.ts': /^payment-simulator\/child\.ts$/,
+  'src/cli.ts': /^tools\/\w+\/command\.ts$/,
+};
 
 /** The modules that a file imports, and whether it takes types only. */
 export function importsOf(text: string): { name: string; typeOnly: boolean }[] {
@@ -106,7 +122,7 @@ export function importsOf(text: string): { name: string; typeOnly: boolean }[] {
 
 export const importRule: Rule = (files) =>
   files
-    .filter((file) => isScript(file) && /^(src|web)\//.test(file.path))
+    .filter((file) => isScript(file) && /^(src|payment-simulator|tools|models|web)\//.test(file.path))
     .flatMap((file) => {
       const wrong = importsOf(file.text).filter((found) => !importAllowed(file.path, found));
       return wrong.map(({ name }) => `${file.path}: may not import ${name}`);
@@ -119,13 +135,17 @@ function importAllowed(from: string, { name, typeOnly }: { name: string; typeOnl
     const shared = to === 'src/http/api-types.ts' || (typeOnly && to === 'src/read-path/published.ts');
     return shared || /^(web|src\/core)\//.test(to);
   }
+  const outside = besideEngine.find(({ folder }) => from.startsWith(folder));
+  if (outside) return to.startsWith(outside.folder) || outside.mayUse(to, typeOnly);
+  if (besideEngine.some(({ folder }) => to.startsWith(folder)))
+    return usesBesideEngine[from]?.test(to) ?? false;
   if (!to.startsWith('src/')) return false;
   return mayImport(from.slice('src/'.length), to.slice('src/'.length), typeOnly);
 }
 
 // ---- what only some files may do ----
 
-const exits = ['src/cli.ts', 'src/job-worker.ts', 'src/payments/simulator/main.ts'];
+const exits = ['src/cli.ts', 'src/job-worker.ts', 'payment-simulator/main.ts'];
 
 export const exitRule: Rule = (files) =>
   linesMatching(
@@ -151,7 +171,7 @@ export const clockRule: Rule = (files) => {
 };
 
 /** Programs of their own, whose loops end with them. */
-const ownPrograms = /^src\/(runtime|gameday|crowd|cli|payments\/simulator)\//;
+const ownPrograms = /^(src\/(runtime|cli)|tools|payment-simulator)\//;
 
 export const loopRule: Rule = (files) => {
   const sources = files.filter(isSource);

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { FAULT_KINDS } from '../../src/payments/simulator/fault-kinds.ts';
+import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import {
   END_WORDS,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FAULT_KINDS } from '../../src/payments/simulator/fault-kinds.ts';
+import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
 import { MAIL_FAULTS, STEPS } from '../support/saga-matrix.ts';
 import { failureModes, unusedEnds } from '../support/write-failure-modes.ts';
 

@@ -3,17 +3,17 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
-import { createFates } from '../../src/gameday/fates.ts';
-import { firstGrantAfter, longestQuiet, longestRefusal, type Probe } from '../../src/gameday/observers.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { createFates } from '../../tools/gameday/fates.ts';
+import { firstGrantAfter, longestQuiet, longestRefusal, type Probe } from '../../tools/gameday/observers.ts';
 import {
   brokenOff,
   judged,
   type RoundFigures,
   type RoundResult,
   summaryTable,
-} from '../../src/gameday/results.ts';
-import { OtherProgram, openRounds, programTree } from '../../src/gameday/rounds-file.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
+} from '../../tools/gameday/results.ts';
+import { OtherProgram, openRounds, programTree } from '../../tools/gameday/rounds-file.ts';
 
 function folderFor(t: { after(run: () => void): void }): string {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-rounds-'));

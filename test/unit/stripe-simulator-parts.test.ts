@@ -3,11 +3,11 @@ import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { cardByName, passesLuhn, TEST_CARDS } from '../../src/payments/simulator/cards.ts';
-import { createFaults, parseFault } from '../../src/payments/simulator/faults.ts';
-import { list, parseForm, subtree, text } from '../../src/payments/simulator/form.ts';
-import { openJournal } from '../../src/payments/simulator/journal.ts';
-import { createState } from '../../src/payments/simulator/state.ts';
+import { cardByName, passesLuhn, TEST_CARDS } from '../../payment-simulator/cards.ts';
+import { createFaults, parseFault } from '../../payment-simulator/faults.ts';
+import { list, parseForm, subtree, text } from '../../payment-simulator/form.ts';
+import { openJournal } from '../../payment-simulator/journal.ts';
+import { createState } from '../../payment-simulator/state.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 

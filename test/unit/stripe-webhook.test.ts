@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import { signature } from '../../src/payments/simulator/webhooks.ts';
+import { signature } from '../../payment-simulator/webhooks.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
