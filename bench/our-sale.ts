@@ -1,14 +1,14 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createCheckout } from '../src/checkout/checkout.ts';
 import { createPostgresArbiter } from '../src/inventory/postgres.ts';
+import { createSalesRecord } from '../src/orders/orders-record.ts';
+import type { SalesRecord } from '../src/orders/record.ts';
 import type { PaymentProvider } from '../src/payments/provider.ts';
+import type { Db } from '../src/postgres/db.ts';
+import type { RedisServer } from '../src/redis/server.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { silentLogger } from '../src/runtime/log.ts';
 import { systemRandom } from '../src/runtime/random.ts';
-import type { RedisServer } from '../src/runtime/redis-server.ts';
-import type { Db } from '../src/sales/db.ts';
-import { createSalesRecord } from '../src/sales/orders-record.ts';
-import type { SalesRecord } from '../src/sales/record.ts';
 import { closeRedisEvent, openRedisEvent } from './arbiter-arena.ts';
 import { checkSale, openSaleEvent, orderIdOf, purchaseOf } from './sale-event.ts';
 import type { CountedSeller, SaleStep, StepTimes } from './sale-steps.ts';

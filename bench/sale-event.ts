@@ -1,10 +1,10 @@
 import { auditEvent, eventsToAudit } from '../src/audit/audit.ts';
+import { createEvents } from '../src/catalogue/events.ts';
 import { ledgerAt } from '../src/cli/audit.ts';
 import type { HoldId, OrderId } from '../src/core/hold.ts';
 import type { Arbiter, HoldCommand } from '../src/inventory/arbiter.ts';
+import type { Db } from '../src/postgres/db.ts';
 import { systemClock } from '../src/runtime/clock.ts';
-import type { Db } from '../src/sales/db.ts';
-import { createEvents } from '../src/sales/events.ts';
 import { holdCommand, openPostgresEvent } from './arbiter-arena.ts';
 
 /** An event of our schema that a bench sells, one partition. */

@@ -1,4 +1,4 @@
-import { createApp } from '../src/app.ts';
+import { createApp } from '../src/app/app.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { readConfig } from '../src/runtime/config.ts';
 import { createLogger } from '../src/runtime/log.ts';

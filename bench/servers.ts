@@ -3,13 +3,13 @@ import os from 'node:os';
 import path from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
+import { createDb, type Db, typeParsers } from '../src/postgres/db.ts';
+import { migrate } from '../src/postgres/migrate.ts';
+import { type PostgresServer, startPostgres } from '../src/postgres/server.ts';
+import { infoFields } from '../src/redis/launch.ts';
+import { type RedisServer, startRedis } from '../src/redis/server.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { silentLogger } from '../src/runtime/log.ts';
-import { type PostgresServer, startPostgres } from '../src/runtime/postgres-server.ts';
-import { infoFields } from '../src/runtime/redis-launch.ts';
-import { type RedisServer, startRedis } from '../src/runtime/redis-server.ts';
-import { createDb, type Db, typeParsers } from '../src/sales/db.ts';
-import { migrate } from '../src/sales/migrate.ts';
 import { cpuMsOf } from './cpu-time.ts';
 
 /** Private servers of a bench, started when first asked for, stopped by their process ids. */

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
 import type { Arbiter } from '../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../src/inventory/postgres.ts';
-import { partitionKeys } from '../src/inventory/redis-scripts.ts';
+import { partitionKeys } from '../src/inventory/redis/scripts.ts';
 import { closeRedisEvent, holdCommand, openPostgresEvent, openRedisEvent, surely } from './arbiter-arena.ts';
 import { type Case, type Comparison, compare, interleave, type Spread, spreadOf } from './measure.ts';
 import type { Bench, BenchContext } from './run.ts';

@@ -1,6 +1,6 @@
 -- The steps of a purchase in the record, one function (= one call) each. Lock order everywhere: event lock → limit rows by
 -- (kind, subject) → hold row → order → money operations → seats by number; deadlines are tested after all locks are held.
--- Every function answers json in the shape of src/sales/record.ts; times in it are epoch milliseconds.
+-- Every function answers json in the shape of src/orders/record.ts; times in it are epoch milliseconds.
 
 -- Who is at work on an operation, and until when others keep off. A claim is only a courtesy: keys make repeats harmless.
 ALTER TABLE money_operations

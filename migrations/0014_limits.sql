@@ -443,7 +443,7 @@ CREATE UNLOGGED TABLE reconcile_seen (
 -- The operator's list of what does not fit. Nothing here changes an order or a payment.
 CREATE TABLE reconcile_findings (
   finding_id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  kind          text NOT NULL,               -- see FindingKind in src/sales/reconcile-findings.ts
+  kind          text NOT NULL,               -- see FindingKind in src/orders/reconcile-findings.ts
   subject       text NOT NULL,               -- the provider's object, or the order where there is none
   order_id      uuid,
   object        text,

@@ -4,7 +4,7 @@
 CREATE TABLE sales_figures (
   event_no integer PRIMARY KEY REFERENCES events,
   at       timestamptz NOT NULL,             -- when it was counted
-  figures  jsonb NOT NULL                    -- in the shape of src/sales/figures.ts
+  figures  jsonb NOT NULL                    -- in the shape of src/catalogue/figures.ts
 );
 
 -- Counts an event anew, all in one snapshot, and keeps the result unless a later one is there. Amounts are minor units.

@@ -134,7 +134,7 @@ BEGIN
 END $$;
 
 -- Takes the event's lock, shared, if it is free. Otherwise the error names the event, and the caller waits for it without a
--- connection (src/sales/locked-events.ts): a lock that is held alone for long must not take the connections of other events.
+-- connection (src/postgres/locked-events.ts): a lock that is held alone for long must not take the connections of other events.
 -- While a transaction waits for the exclusive lock, no other gets it shared, so that the first does not wait for ever.
 CREATE OR REPLACE FUNCTION event_lock_shared(p_event integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -2,7 +2,7 @@
 
 -- `granted`: a number that the partition's Redis is known to have given under `epoch`: every process refuses a store that has
 -- given fewer. Written a second behind by the leader, and at once by a process that finds an older copy. `run_ids`: now
--- '<run id>:<replication id>', see src/runtime/redis-run.ts.
+-- '<run id>:<replication id>', see src/redis/run.ts.
 ALTER TABLE event_partitions ADD COLUMN granted bigint NOT NULL DEFAULT 0;
 
 -- True for whoever writes it: under one epoch the number only rises. One row and no other lock.

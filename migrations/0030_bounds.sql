@@ -335,7 +335,7 @@ END $$;
 
 -- Cooldowns, by address range too: new cookies from the same address do not escape. An address is never in a cooldown, since a
 -- stranger could lock everybody behind it out: the count of its holds that ended unpaid bounds its seats at once instead
--- (addressSeatsNow in src/sales/limits.ts). `until`: how long the count stands. A purchase halves it: neighbours who buy give an
+-- (addressSeatsNow in src/orders/limits.ts). `until`: how long the count stands. A purchase halves it: neighbours who buy give an
 -- address its seats back, and one cheap ticket does not wipe the slate.
 ALTER TABLE hold_ends ADD COLUMN address text, ADD COLUMN quick boolean NOT NULL DEFAULT false;
 ALTER TABLE cooldowns ADD COLUMN quick integer NOT NULL DEFAULT 0;  -- given back within a minute, since the last that counted

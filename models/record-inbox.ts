@@ -1,6 +1,6 @@
 import type { OrderId } from '../src/core/hold.ts';
+import type { Claim, EventsNote, ObjectEvents } from '../src/orders/record.ts';
 import type { Clock } from '../src/runtime/clock.ts';
-import type { Claim, EventsNote, ObjectEvents } from '../src/sales/record.ts';
 
 /** The model's inbox of provider events: what Postgres keeps in `provider_events`. */
 export function createInProcessInbox(clock: Pick<Clock, 'now'>) {

@@ -1,6 +1,6 @@
 import { type EventId, holdLimits } from '../src/core/hold.ts';
 import { orderAmount } from '../src/core/money.ts';
-import type { EventSettings, Order, ReserveCommand, ReserveOutcome } from '../src/sales/record.ts';
+import type { EventSettings, Order, ReserveCommand, ReserveOutcome } from '../src/orders/record.ts';
 
 /** An order of the model in memory, as reserve makes it. */
 export function newOrder(

@@ -1,7 +1,7 @@
 import type { EventNo, OrderId } from '../src/core/hold.ts';
 import { assert } from '../src/core/outcome.ts';
 import type { SeatNo } from '../src/core/seat-map.ts';
-import type { DecidedSeat, Order } from '../src/sales/record.ts';
+import type { DecidedSeat, Order } from '../src/orders/record.ts';
 
 /** The model's seats: what Postgres keeps in `seats` and, by its unique index, in `tickets` (S1). */
 export function createInProcessSeats(seatCountOf: (event: EventNo) => number) {

@@ -8,7 +8,6 @@ import {
 } from '../src/core/order.ts';
 import { assert } from '../src/core/outcome.ts';
 import { allows, type Phase } from '../src/core/phase.ts';
-import type { Clock } from '../src/runtime/clock.ts';
 import type {
   BeginCommand,
   BeginOutcome,
@@ -27,7 +26,8 @@ import type {
   SalesRecord,
   StrayCommand,
   StrayOutcome,
-} from '../src/sales/record.ts';
+} from '../src/orders/record.ts';
+import type { Clock } from '../src/runtime/clock.ts';
 import { createInProcessInbox } from './record-inbox.ts';
 import { boundReached, newOrder } from './record-order.ts';
 import { createInProcessSeats } from './record-seats.ts';

@@ -5,10 +5,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { migrate } from '../src/postgres/migrate.ts';
+import { startPostgres } from '../src/postgres/server.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { silentLogger } from '../src/runtime/log.ts';
-import { startPostgres } from '../src/runtime/postgres-server.ts';
-import { migrate } from '../src/sales/migrate.ts';
 
 const binDir = process.env.ONSALE_TEST_POSTGRES_BIN || '/usr/lib/postgresql/15/bin';
 const file = path.resolve(import.meta.dirname, '../migrations/schema.sql');

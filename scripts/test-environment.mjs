@@ -74,7 +74,7 @@ async function check(what, arguments_) {
 /** One server for the whole run, in a folder of its own; stopped whatever happens. */
 async function withPostgres(work) {
   const [{ startPostgres }, { systemClock }, { createLogger }] = await Promise.all(
-    ['postgres-server.ts', 'clock.ts', 'log.ts'].map(runtime),
+    ['postgres/server.ts', 'runtime/clock.ts', 'runtime/log.ts'].map(engine),
   );
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-test-'));
   fs.chmodSync(dataDir, 0o711);
@@ -100,20 +100,20 @@ async function withPostgres(work) {
 
 let registered = false;
 
-/** A module of src/runtime. */
-async function runtime(name) {
+/** A module of src. */
+async function engine(name) {
   if (!registered) {
     const { register } = await import('tsx/esm/api');
     register();
     registered = true;
   }
-  return await import(pathToFileURL(path.join(root, 'src/runtime', name)).href);
+  return await import(pathToFileURL(path.join(root, 'src', name)).href);
 }
 
 /** The program's path, or an empty text: the tests that need a Redis then count as skipped. */
 async function ensureRedis() {
   if (process.env.ONSALE_TEST_REDIS) return process.env.ONSALE_TEST_REDIS;
-  const { findOrInstallRedis } = await runtime('redis-install.ts');
+  const { findOrInstallRedis } = await engine('redis/install.ts');
   try {
     return findOrInstallRedis(say);
   } catch (error) {

@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
-import { claimKinds } from '../../src/inventory/redis-codes.ts';
-import { partitionKeys, readScripts } from '../../src/inventory/redis-scripts.ts';
-import type { RedisServer } from '../../src/runtime/redis-server.ts';
+import { claimKinds } from '../../src/inventory/redis/codes.ts';
+import { partitionKeys, readScripts } from '../../src/inventory/redis/scripts.ts';
+import type { RedisServer } from '../../src/redis/server.ts';
 
 const run = promisify(execFile);
 const connections = 50;

@@ -2,17 +2,17 @@ import { counted } from '../core/counted.ts';
 import type { EventId, EventNo } from '../core/hold.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
+import type { PartitionMode } from '../orders/record.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { findContradictions, type RecordCheck } from '../sales/audit-check.ts';
-import { type AuditFacts, auditableEvents, readFacts, seatNames } from '../sales/audit-facts.ts';
-import { lineChecks, type QueueShard } from '../sales/audit-line.ts';
-import { amountChecks, limitChecks, purchaseChecks } from '../sales/audit-orders.ts';
-import { leaseChecks, ownerChecks, stateChecks } from '../sales/audit-seats.ts';
-import type { Db } from '../sales/db.ts';
-import type { PartitionMode } from '../sales/record.ts';
+import { findContradictions, type RecordCheck } from './check.ts';
+import { type AuditFacts, auditableEvents, readFacts, seatNames } from './facts.ts';
 import { compareHeld } from './held.ts';
 import { compareMoney, type MoneySource } from './money.ts';
 import { compareNumbers } from './numbers.ts';
+import { amountChecks, limitChecks, purchaseChecks } from './orders.ts';
+import { lineChecks, type QueueShard } from './queue.ts';
+import { leaseChecks, ownerChecks, stateChecks } from './seats.ts';
 
 /**
  * Whether an event keeps its promises, as far as its stores can tell at rest: arbiter, record and payment provider are read

@@ -1,8 +1,8 @@
 import { counted } from '../core/counted.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import type { StoredHold } from '../inventory/modes.ts';
-import type { OrderOfHold } from '../sales/audit-facts.ts';
 import type { Looked, Violation } from './audit.ts';
+import type { OrderOfHold } from './facts.ts';
 
 /** What Redis's clock may be beside Postgres's before an order made after a deadline is called late. Milliseconds. */
 const skewMs = 1_000;

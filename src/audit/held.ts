@@ -2,15 +2,15 @@ import { counted } from '../core/counted.ts';
 import { holdLimits, type PartitionNo, seatStates } from '../core/hold.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
+import type { PartitionMode } from '../orders/record.ts';
+import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Looked, Violation } from './audit.ts';
 import {
   decidedSeats,
   type OpenOrderSeats,
   ordersOfPartition,
   rememberedOrders,
   unpaidSeats,
-} from '../sales/audit-facts.ts';
-import type { PartitionMode } from '../sales/record.ts';
-import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+} from './facts.ts';
 import { judgeOrders, remembrance } from './held-orders.ts';
 
 /**

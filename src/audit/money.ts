@@ -1,9 +1,9 @@
 import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { dueSum } from '../core/money-due.ts';
-import { type AuditedOrder, auditedOrders, knownOrders } from '../sales/audit-facts.ts';
-import { installationOf } from '../sales/installation.ts';
+import { installationOf } from '../postgres/installation.ts';
 import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Violation } from './audit.ts';
+import { type AuditedOrder, auditedOrders, knownOrders } from './facts.ts';
 
 /** A payment object as the provider knows it; minor units. */
 export interface PaymentSeen {

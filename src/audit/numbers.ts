@@ -1,5 +1,5 @@
-import { queueShards } from '../sales/audit-line.ts';
 import type { AuditedEvent, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+import { queueShards } from './queue.ts';
 
 /** W1 beside the stores that issue numbers: how far each has come, what is known of it and where it must stop. */
 export async function compareNumbers(sources: AuditSources, event: AuditedEvent): Promise<Comparison> {

@@ -3,11 +3,6 @@ import type { EventNo, OrderId } from '../core/hold.ts';
 import { decimalOf, stepOf } from '../core/money.ts';
 import { entryWords } from '../core/operator-list.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { Loops } from '../runtime/loops.ts';
-import type { Random } from '../runtime/random.ts';
-import { StoreFault } from '../runtime/store-fault.ts';
 import type {
   Cancellation,
   CancellationPreview,
@@ -15,9 +10,14 @@ import type {
   CancellationWish,
   NextOrders,
   StartCancellationOutcome,
-} from '../sales/cancellations.ts';
-import type { PartitionMode } from '../sales/record.ts';
-import { type RefundRecord, refundStates } from '../sales/refunds.ts';
+} from '../orders/cancellations.ts';
+import type { PartitionMode } from '../orders/record.ts';
+import { type RefundRecord, refundStates } from '../orders/refunds.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
+import type { Random } from '../runtime/random.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import type { Refunds } from './refunds.ts';
 
 export interface CancelEventOptions {

@@ -1,8 +1,8 @@
 import type { OrderEnd } from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
+import type { SalesRecord } from '../orders/record.ts';
 import type { PaymentProvider, PaymentView } from '../payments/provider.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { SalesRecord } from '../sales/record.ts';
 import { answerOf, believed, type Standing, type Steps } from './steps.ts';
 
 /** Ending: the operation's own row, with a second key. Only the provider's final word ends it. */

@@ -1,7 +1,7 @@
+import type { ObjectEvents, SalesRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loop, Loops } from '../runtime/loops.ts';
-import type { ObjectEvents, SalesRecord } from '../sales/record.ts';
 import type { Payments } from './payments.ts';
 import { createPlaces } from './places.ts';
 

@@ -1,11 +1,11 @@
 import type { HoldId, OrderId } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Arbiter, Stale } from '../inventory/arbiter.ts';
+import type { LateSeats, OperationStep, Order, SalesRecord } from '../orders/record.ts';
 import type { PaymentView } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { LateSeats, OperationStep, Order, SalesRecord } from '../sales/record.ts';
 import type { Standing, Steps } from './steps.ts';
 
 /** `extend` leaves five minutes anyway; what is left over when this process dies meanwhile is short. */

@@ -1,3 +1,4 @@
+import { seatNames } from '../audit/facts.ts';
 import type { EventNo } from '../core/hold.ts';
 import {
   actionsWithNote,
@@ -8,9 +9,6 @@ import {
 } from '../core/operator-list.ts';
 import { operationsUnderWay } from '../core/order.ts';
 import { impossible } from '../core/outcome.ts';
-import type { Random } from '../runtime/random.ts';
-import { seatNames } from '../sales/audit-facts.ts';
-import type { Db } from '../sales/db.ts';
 import {
   acceptPayment,
   cancelTicketsOfFinding,
@@ -28,8 +26,10 @@ import {
   type OperatorStep,
   refundOfOperation,
   settlePayment,
-} from '../sales/operator-list.ts';
-import { settleFinding } from '../sales/reconcile-findings.ts';
+} from '../orders/operator-list.ts';
+import { settleFinding } from '../orders/reconcile-findings.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Random } from '../runtime/random.ts';
 import type { Refunds } from './refunds.ts';
 
 export interface OperatorDeskOptions {

@@ -1,7 +1,7 @@
 import type { EventNo, Hold, OrderId, Visitor } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
+import type { CodeRefusal, Order, OrderLine, ReachedLimit, StoredEvent } from '../orders/record.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { CodeRefusal, Order, OrderLine, ReachedLimit, StoredEvent } from '../sales/record.ts';
 
 /** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
 export interface Checkout {

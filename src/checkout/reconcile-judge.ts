@@ -1,5 +1,5 @@
+import type { FindingKind, Misfit, OrderMoney } from '../orders/reconcile-findings.ts';
 import type { PaymentView } from '../payments/provider.ts';
-import type { FindingKind, Misfit, OrderMoney } from '../sales/reconcile-findings.ts';
 
 /** How one payment of the provider stands beside the record. */
 export type Judgement =

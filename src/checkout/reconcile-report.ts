@@ -1,9 +1,4 @@
 import { impossible } from '../core/outcome.ts';
-import type { ListAnswer, PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { Loops } from '../runtime/loops.ts';
-import type { Db } from '../sales/db.ts';
 import {
   advanceRun,
   dueRun,
@@ -18,7 +13,12 @@ import {
   soldUnpaid,
   startRun,
   unvisitedFindings,
-} from '../sales/reconcile-findings.ts';
+} from '../orders/reconcile-findings.ts';
+import type { ListAnswer, PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Loops } from '../runtime/loops.ts';
 import { type Judgement, judgePayment, missingThere, unpaidSale } from './reconcile-judge.ts';
 
 export interface ReconcileReportOptions {

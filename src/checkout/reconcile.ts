@@ -1,7 +1,7 @@
+import type { MoneyOperation, SalesRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loops } from '../runtime/loops.ts';
-import type { MoneyOperation, SalesRecord } from '../sales/record.ts';
 import type { CheckoutParts } from './checkout.ts';
 import { createPlaces } from './places.ts';
 

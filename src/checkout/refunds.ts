@@ -5,12 +5,7 @@ import { decideRefund, type PaidOrder, type RefundDecision, type RefundWish } fr
 import type { Attention } from '../core/operator-list.ts';
 import { assert, impossible } from '../core/outcome.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import type { PaymentProvider, RefundView } from '../payments/provider.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { Random } from '../runtime/random.ts';
-import { StoreFault } from '../runtime/store-fault.ts';
-import type { Changed, Claim, DecidedSeat, MoneyOperation, Order, SalesRecord } from '../sales/record.ts';
+import type { Changed, Claim, DecidedSeat, MoneyOperation, Order, SalesRecord } from '../orders/record.ts';
 import type {
   MakeRefundOutcome,
   Refund,
@@ -18,8 +13,13 @@ import type {
   RefundStanding,
   RetryRefundOutcome,
   SettleRefundCommand,
-} from '../sales/refunds.ts';
-import type { Reversal } from '../sales/reversals.ts';
+} from '../orders/refunds.ts';
+import type { Reversal } from '../orders/reversals.ts';
+import type { PaymentProvider, RefundView } from '../payments/provider.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Random } from '../runtime/random.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 import { claimLeaseMs, type Standing } from './payments.ts';
 import type { Reversals } from './reversals.ts';
 

@@ -1,7 +1,4 @@
-import type { PageAnswer, PaymentProvider } from '../payments/provider.ts';
-import type { Loops } from '../runtime/loops.ts';
-import type { Db } from '../sales/db.ts';
-import type { SalesRecord } from '../sales/record.ts';
+import type { SalesRecord } from '../orders/record.ts';
 import {
   dueListing,
   type ListedReversal,
@@ -9,7 +6,10 @@ import {
   listingPage,
   openReversals,
   unknownReversals,
-} from '../sales/reversals.ts';
+} from '../orders/reversals.ts';
+import type { PageAnswer, PaymentProvider } from '../payments/provider.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Loops } from '../runtime/loops.ts';
 import { stateOfRefund } from './reversals.ts';
 
 export const listingSchedule = {

@@ -1,10 +1,10 @@
 import type { OrderId } from '../core/hold.ts';
 import { decimalOf } from '../core/money.ts';
+import type { Order } from '../orders/record.ts';
+import { type Reversal, type ReversalSeen, recordReversals, reversalsOfOrder } from '../orders/reversals.ts';
 import type { DisputeView, PaymentProvider, RefundView } from '../payments/provider.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { Db } from '../sales/db.ts';
-import type { Order } from '../sales/record.ts';
-import { type Reversal, type ReversalSeen, recordReversals, reversalsOfOrder } from '../sales/reversals.ts';
 
 /**
  * Refunds that were made at the provider, and disputes of the buyer's bank. They are compared with the record as soon as an event

@@ -1,10 +1,6 @@
 import type { OrderId } from '../core/hold.ts';
 import type { Attention } from '../core/operator-list.ts';
 import { operationsUnderWay } from '../core/order.ts';
-import type { DeclineCode, PaymentView, ProviderAnswer } from '../payments/provider.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Random } from '../runtime/random.ts';
-import { StoreFault } from '../runtime/store-fault.ts';
 import type {
   Changed,
   Claim,
@@ -13,7 +9,11 @@ import type {
   OperationStep,
   Order,
   SalesRecord,
-} from '../sales/record.ts';
+} from '../orders/record.ts';
+import type { DeclineCode, PaymentView, ProviderAnswer } from '../payments/provider.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
 
 /** An order with the money operation that tells how its payment stands. */
 export interface Standing {

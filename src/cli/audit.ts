@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { openArbiter, type Runtime, stripeProvider } from '../app.ts';
+import { openArbiter, type Runtime, stripeProvider } from '../app/app.ts';
 import {
   type AuditReport,
   type AuditSources,
@@ -11,11 +11,11 @@ import {
   waitForRest,
 } from '../audit/audit.ts';
 import type { MoneySource, PaymentSeen } from '../audit/money.ts';
+import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Config } from '../runtime/config.ts';
-import type { Db } from '../sales/db.ts';
-import { createEvents } from '../sales/events.ts';
 
 interface AuditFlags {
   event?: string;

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
+import { blockSeats, unblockSeats } from '../catalogue/blocks.ts';
 import { counted } from '../core/counted.ts';
-import { blockSeats, unblockSeats } from '../sales/blocks.ts';
 import { type CliContext, cliActor, withArbiter } from './organise.ts';
 
 /** `event block` and `event unblock`: seats named by seat_guid. */

@@ -7,7 +7,7 @@ import {
   type ForgetOutcome,
   forgetBuyer,
   unforgettableLines,
-} from '../sales/forgetting.ts';
+} from '../retention/forgetting.ts';
 import { type CliContext, cliActor, withDatabase } from './organise.ts';
 
 interface ForgetFlags {

@@ -13,7 +13,7 @@ import {
   listCodes,
   readCodes,
   revokeCodes,
-} from '../sales/access-codes.ts';
+} from '../orders/access-codes.ts';
 import { type CliContext, cliActor, withEvent } from './organise.ts';
 
 interface CreateFlags {

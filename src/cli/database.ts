@@ -1,7 +1,7 @@
-import { migrateTo, type Runtime, StartProblem } from '../app.ts';
+import { migrateTo, type Runtime, StartProblem } from '../app/app.ts';
+import { PostgresFault } from '../postgres/install.ts';
+import { runningPostgres, startPostgres } from '../postgres/server.ts';
 import type { Config } from '../runtime/config.ts';
-import { PostgresFault } from '../runtime/postgres-install.ts';
-import { runningPostgres, startPostgres } from '../runtime/postgres-server.ts';
 
 /**
  * The address of this installation's database. An embedded one is started if it does not run, and stopped by `close`;

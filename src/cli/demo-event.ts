@@ -1,11 +1,11 @@
-import { StartProblem } from '../app.ts';
+import { StartProblem } from '../app/app.ts';
+import { createEvents } from '../catalogue/events.ts';
+import { publishEvent, savePlan } from '../catalogue/plans.ts';
+import { type EventSettings, eventSettingsDefault } from '../orders/record.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
-import { createEvents } from '../sales/events.ts';
-import { publishEvent, savePlan } from '../sales/plans.ts';
-import { type EventSettings, eventSettingsDefault } from '../sales/record.ts';
 
 /** What a first start sells: a stadium of our own, through the same import as everybody's. */
 export const demoEvent = { event: 'demo', name: 'Demo Night at the Stadium', currency: 'EUR' } as const;

@@ -1,7 +1,7 @@
-import { connectionsMaxOf, type Runtime } from '../app.ts';
+import { connectionsMaxOf, type Runtime } from '../app/app.ts';
 import { counted } from '../core/counted.ts';
-import { degradedParts, processesReporting } from '../sales/background-work.ts';
-import { createDb, type Db } from '../sales/db.ts';
+import { degradedParts, processesReporting } from '../health/background-work.ts';
+import { createDb, type Db } from '../postgres/db.ts';
 import type { Finding } from './doctor.ts';
 
 const check = 'background';

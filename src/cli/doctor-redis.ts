@@ -1,7 +1,7 @@
-import type { Runtime } from '../app.ts';
+import type { Runtime } from '../app/app.ts';
+import { inspectRedis, type RedisInspection } from '../redis/inspect.ts';
+import { runningRedis } from '../redis/server.ts';
 import { type Config, defaultRedis } from '../runtime/config.ts';
-import { inspectRedis, type RedisInspection } from '../runtime/redis-inspect.ts';
-import { runningRedis } from '../runtime/redis-server.ts';
 import type { Finding } from './doctor.ts';
 
 const versionMin = [6, 2] as const;

@@ -2,14 +2,14 @@ import fs from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { Argument, Option } from 'commander';
+import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
+import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
-import { audit } from '../sales/audit.ts';
-import type { Db } from '../sales/db.ts';
-import { createEvents } from '../sales/events.ts';
-import { recordedTicketKeys } from '../sales/ticket-keys.ts';
+import { audit } from '../orders/audit.ts';
+import type { Db } from '../postgres/db.ts';
 import { type CliContext, cliActor } from './organise.ts';
 
 export type ExportContext = Omit<CliContext, 'openDatabase'> & {

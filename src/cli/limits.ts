@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { isEventTime } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import {
   type CountedLimit,
@@ -10,9 +11,8 @@ import {
   limitMost,
   limitsOf,
 } from '../core/limits.ts';
-import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
-import { listCooldowns } from '../sales/cooldowns.ts';
-import { isEventTime } from '../sales/events.ts';
+import { accountNamed, isPlatformAccount } from '../orders/accounts.ts';
+import { listCooldowns } from '../orders/cooldowns.ts';
 import {
   type Allowance,
   type AllowedBuyer,
@@ -21,7 +21,7 @@ import {
   endAllowance,
   findBuyer,
   listAllowances,
-} from '../sales/limits.ts';
+} from '../orders/limits.ts';
 import { durationMs } from './audit.ts';
 import { type CliContext, cliActor, withEvent } from './organise.ts';
 

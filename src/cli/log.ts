@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { type AuditEntry, auditPage, auditPageMax } from '../sales/audit.ts';
-import { createEvents } from '../sales/events.ts';
+import { createEvents } from '../catalogue/events.ts';
+import { type AuditEntry, auditPage, auditPageMax } from '../orders/audit.ts';
 import { type CliContext, withDatabase } from './organise.ts';
 
 interface LogFlags {

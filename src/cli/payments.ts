@@ -4,7 +4,7 @@ import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { type EntryAction, entryActions } from '../core/operator-list.ts';
 import { entriesMax, noteLengthMax, problemOfAct } from '../http/organiser-attention.ts';
-import type { ListPlace } from '../sales/operator-list.ts';
+import type { ListPlace } from '../orders/operator-list.ts';
 import { cliActor, withEvent } from './organise.ts';
 import { type RefundContext, withRefunds } from './refunds.ts';
 

@@ -1,12 +1,12 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { listPlans, loadPlan, savePlan } from '../catalogue/plans.ts';
 import { counted } from '../core/counted.ts';
 import type { PlanProblem, PlanReport, PlanWarning } from '../core/plan-report.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
-import { listPlans, loadPlan, savePlan } from '../sales/plans.ts';
 import { type CliContext, withDatabase } from './organise.ts';
 
 interface ImportFlags {

@@ -1,6 +1,6 @@
 import { decimalOf, exponentOf, minorOf } from '../core/money.ts';
 import { type BuyerKind, fullKind } from '../core/prices.ts';
-import type { EventRecord } from '../sales/record.ts';
+import type { EventRecord } from '../orders/record.ts';
 
 export interface PriceFlags {
   price: string[];

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
+import { createEvents } from '../catalogue/events.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
-import { createEvents } from '../sales/events.ts';
 import { type QueueReport, reportQueue } from '../waiting-room/order-records.ts';
 
 export interface QueueContext {

@@ -1,22 +1,22 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { type Runtime, stripeProvider } from '../app.ts';
-import { handOverTo } from '../app-limits.ts';
+import { type Runtime, stripeProvider } from '../app/app.ts';
+import { handOverTo } from '../app/limits.ts';
 import {
   createReconcileReport,
   type ReconcileOutcome,
   reconcileSchedule,
 } from '../checkout/reconcile-report.ts';
 import { counted } from '../core/counted.ts';
+import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
+import { createSalesRecord } from '../orders/orders-record.ts';
+import { type Finding, openFindings, settleFinding } from '../orders/reconcile-findings.ts';
+import { listingCounts } from '../orders/reversals.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
+import type { Db } from '../postgres/db.ts';
+import { installationOf } from '../postgres/installation.ts';
 import type { Config } from '../runtime/config.ts';
-import type { Db } from '../sales/db.ts';
-import { installationOf } from '../sales/installation.ts';
-import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
-import { createSalesRecord } from '../sales/orders-record.ts';
-import { type Finding, openFindings, settleFinding } from '../sales/reconcile-findings.ts';
-import { listingCounts } from '../sales/reversals.ts';
 import { cliActor } from './organise.ts';
 
 export interface ReconcileContext {

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import { openRefunds } from '../app-refunds.ts';
+import { openRefunds } from '../app/refunds.ts';
+import { createEvents } from '../catalogue/events.ts';
 import { cancellationText } from '../checkout/cancel-event.ts';
 import type { RefundOutcome } from '../checkout/refunds.ts';
 import { counted } from '../core/counted.ts';
@@ -11,19 +12,18 @@ import {
   perSecondMin,
   problemOfRefund,
 } from '../http/organiser-refunds.ts';
-import type { Logger } from '../runtime/log.ts';
-import type { Cancellation, CancellationWish } from '../sales/cancellations.ts';
-import type { Db } from '../sales/db.ts';
-import { createEvents } from '../sales/events.ts';
-import { createSalesRecord } from '../sales/orders-record.ts';
-import type { EventRecord } from '../sales/record.ts';
+import type { Cancellation, CancellationWish } from '../orders/cancellations.ts';
+import { createSalesRecord } from '../orders/orders-record.ts';
+import type { EventRecord } from '../orders/record.ts';
 import {
   createRefundRecord,
   goneBack,
   type Refund,
   type RefundState,
   refundStates,
-} from '../sales/refunds.ts';
+} from '../orders/refunds.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Logger } from '../runtime/log.ts';
 import { type CliContext, cliActor, withArbiter, withDatabase, withEvent } from './organise.ts';
 
 /** What these commands need besides: a log for what goes wrong. */

@@ -6,12 +6,12 @@ import {
   type Runtime,
   roles,
   StartInterrupted,
-} from '../app.ts';
+} from '../app/app.ts';
+import { proxyAdvice, recentProxies } from '../health/undeclared-proxies.ts';
+import { createDb } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Config } from '../runtime/config.ts';
 import { createShutdown } from '../runtime/shutdown.ts';
-import { createDb } from '../sales/db.ts';
-import { proxyAdvice, recentProxies } from '../sales/undeclared-proxies.ts';
 import { createDemoEvent } from './demo-event.ts';
 
 export interface StartFlags {

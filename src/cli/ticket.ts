@@ -1,6 +1,15 @@
 import fs from 'node:fs';
 import type { Command } from 'commander';
+import { createEvents, type Events } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
+import {
+  type CheckInOutcome,
+  checkIn,
+  entryBounds,
+  recordTime,
+  undoEntry,
+  uploadScans,
+} from '../fulfilment/entry.ts';
 import { type GateList, gateListOf, placeInList, readGateList } from '../fulfilment/gate-list.ts';
 import {
   readWrittenScans,
@@ -9,6 +18,7 @@ import {
   type WrittenScan,
 } from '../fulfilment/offline-scans.ts';
 import { placeOf, placeText } from '../fulfilment/place.ts';
+import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import {
   codeRefusals,
   readTicketPublicKey,
@@ -21,19 +31,9 @@ import {
   verifyTicketCode,
 } from '../fulfilment/ticket-code.ts';
 import { createTicketKeyring, type TicketKeyring } from '../fulfilment/ticket-keys.ts';
+import { revokedTickets } from '../orders/refunds.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
-import {
-  type CheckInOutcome,
-  checkIn,
-  entryBounds,
-  recordTime,
-  undoEntry,
-  uploadScans,
-} from '../sales/entry.ts';
-import { createEvents, type Events } from '../sales/events.ts';
-import { revokedTickets } from '../sales/refunds.ts';
-import { recordedTicketKeys } from '../sales/ticket-keys.ts';
 import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
 
 export type TicketContext = CliContext & { dataDir(): string };

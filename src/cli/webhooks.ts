@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
+import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import { type AddressRule, judgeEntered } from '../fulfilment/webhook-addresses.ts';
-import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
-import { createEvents } from '../sales/events.ts';
 import {
   addSecret,
   changeEndpoint,
@@ -17,7 +16,8 @@ import {
   type WebhookEndpoint,
   type WebhookHappening,
   webhookBounds,
-} from '../sales/webhook-endpoints.ts';
+} from '../fulfilment/webhook-endpoints.ts';
+import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
 import { type CliContext, cliActor, withDatabase } from './organise.ts';
 
 export type WebhookContext = CliContext & { addresses(): AddressRule };

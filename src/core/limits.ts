@@ -7,7 +7,7 @@ export interface CooldownRule {
   forgetMs: number;
 }
 
-/** Limits of an event; `EventSettings` in sales/record.ts describes each. Null means no limit. */
+/** Limits of an event; `EventSettings` in orders/record.ts describes each. Null means no limit. */
 export interface EventLimits {
   accountSeatsMax: number | null;
   instrumentSeatsMax: number | null;

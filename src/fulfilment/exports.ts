@@ -1,8 +1,8 @@
+import type { Events } from '../catalogue/events.ts';
 import type { EventNo } from '../core/hold.ts';
 import type { Layout } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
-import type { Events } from '../sales/events.ts';
-import { readSnapshot } from '../sales/snapshot.ts';
+import { readSnapshot } from '../postgres/snapshot.ts';
 import { type Column, type ExportFormat, type ExportRow, exportForm } from './export-forms.ts';
 import { signTicketCode, type TicketKey } from './ticket-code.ts';
 

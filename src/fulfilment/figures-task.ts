@@ -1,5 +1,5 @@
-import type { Db } from '../sales/db.ts';
-import { refreshFigures } from '../sales/figures.ts';
+import { refreshFigures } from '../catalogue/figures.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Task } from './job-queue.ts';
 
 /** `figures` {event}: counts the organiser's figures of an event anew. Twice does no harm. */

@@ -1,8 +1,8 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
+import type { House } from '../catalogue/events.ts';
 import type { EventNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { SeatNo } from '../core/seat-map.ts';
-import type { House } from '../sales/events.ts';
 import { type Place, placeOf } from './place.ts';
 import { type TicketKeys, ticketKeyId, ticketKeyPem, ticketKeysOf } from './ticket-code.ts';
 

@@ -1,12 +1,12 @@
+import type { Events } from '../catalogue/events.ts';
 import type { EventNo, OrderId } from '../core/hold.ts';
 import type { OrderState } from '../core/order.ts';
 import { assert } from '../core/outcome.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
-import type { Db } from '../sales/db.ts';
-import type { Events } from '../sales/events.ts';
-import type { Order } from '../sales/record.ts';
-import { ticketsOfOrder } from '../sales/tickets.ts';
+import type { Order } from '../orders/record.ts';
+import { ticketsOfOrder } from '../orders/tickets.ts';
+import type { Db } from '../postgres/db.ts';
 import { signTicketCode, type TicketKey } from './ticket-code.ts';
 
 /** All that mails and ticket documents say of an order. Texts are the buyer's and the organiser's: never trusted. */

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import path from 'node:path';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LoopHealth, Loops } from '../runtime/loops.ts';
 import { within } from '../runtime/within.ts';
-import type { Db } from '../sales/db.ts';
 import { giveJobsBack, type JobProgress, stopWithinMs } from './job-queue.ts';
 import { jobNames } from './tasks.ts';
 
@@ -216,7 +216,7 @@ async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Li
   // The compiled program runs .js files, development runs .ts files.
   const language = path.extname(import.meta.filename);
   const loader = language === '.ts' ? ['--import', import.meta.resolve('tsx')] : [];
-  const main = path.join(import.meta.dirname, `../job-worker${language}`);
+  const main = path.join(import.meta.dirname, `../app/job-worker${language}`);
   // Detached, because Ctrl-C in a terminal signals the whole group, and running jobs should still finish.
   const child = spawn(process.execPath, [...loader, main], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

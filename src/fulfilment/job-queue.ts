@@ -1,10 +1,10 @@
 import { Logger as QueueLogger, runTaskList, type TaskList, type WorkerPool } from 'graphile-worker';
 import pg from 'pg';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loop, Loops } from '../runtime/loops.ts';
 import { within } from '../runtime/within.ts';
-import type { Db } from '../sales/db.ts';
 
 /**
  * One kind of job. It may be called again for a job that it has done already (a kill between its effect and its record), and
@@ -65,7 +65,7 @@ export const stopWithinMs = 4_000;
 /**
  * The worker: hands what the record enqueued to the queue, runs it, and frees the jobs of workers that died. One life: the
  * library keeps a rejected promise of its first query for ever and may never settle its own end (graphile-worker 0.17.3), so a
- * worker that fails is replaced with its process (job-worker.ts).
+ * worker that fails is replaced with its process (app/job-worker.ts).
  */
 export function createJobQueue(options: JobQueueOptions): JobQueue {
   const { db, clock, log, concurrency = 4 } = options;

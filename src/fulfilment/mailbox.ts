@@ -1,4 +1,4 @@
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 import type { MailTransport } from './mail-transport.ts';
 
 /** The local mailbox: where mails go while no mail server is configured, for looking at in a browser. */

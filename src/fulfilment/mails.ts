@@ -1,6 +1,6 @@
 import type { OrderId } from '../core/hold.ts';
-import type { Db } from '../sales/db.ts';
-import type { Order } from '../sales/record.ts';
+import type { Order } from '../orders/record.ts';
+import type { Db } from '../postgres/db.ts';
 
 /** Statements about the mails that are owed to buyers (migrations/0012_jobs.sql). */
 export interface OwedMail {

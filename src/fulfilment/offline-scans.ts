@@ -1,5 +1,5 @@
 import type { EventNo } from '../core/hold.ts';
-import { entryBounds, type OfflineScan, type ScanStanding } from '../sales/entry.ts';
+import { entryBounds, type OfflineScan, type ScanStanding } from './entry.ts';
 import type { TicketCodeRead } from './ticket-code.ts';
 
 /** As a gate without a network wrote it down: the code as it was read. */

@@ -1,6 +1,6 @@
+import type { House } from '../catalogue/events.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
-import type { House } from '../sales/events.ts';
 
 /** Where a seat is, as its ticket says it. `row` and `number` are empty where the plan has none. */
 export interface Place {

@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
-import { recordedTicketKeys } from '../sales/ticket-keys.ts';
+import { recordedTicketKeys } from './recorded-ticket-keys.ts';
 import { type TicketCodeRead, type TicketKeys, ticketKeysOf, verifyTicketCode } from './ticket-code.ts';
 
 /** The installation's public keys: this process's own, and those that others started with before or elsewhere. */

@@ -1,15 +1,10 @@
 import { setMaxListeners } from 'node:events';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loop, Loops } from '../runtime/loops.ts';
 import type { Random } from '../runtime/random.ts';
-import type { Db } from '../sales/db.ts';
-import {
-  recordAttempt,
-  type TakenDelivery,
-  takeDeliveries,
-  tidyDeliveries,
-} from '../sales/webhook-endpoints.ts';
+import { recordAttempt, type TakenDelivery, takeDeliveries, tidyDeliveries } from './webhook-endpoints.ts';
 import { type SendWebhook, webhookTimeoutMs } from './webhook-sender.ts';
 
 export interface WebhookDelivererOptions {

@@ -2,8 +2,8 @@ import http from 'node:http';
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../runtime/clock.ts';
-import type { TakenDelivery } from '../sales/webhook-endpoints.ts';
 import { AddressRefused, type AddressRule, allowedTarget, type Resolve } from './webhook-addresses.ts';
+import type { TakenDelivery } from './webhook-endpoints.ts';
 import { attemptHeader, deliveryHeader, signatureHeader, signatureOf } from './webhook-signature.ts';
 
 /** What came of one attempt: taken (2xx), or why not, in our words. Nothing that a receiver writes is in it but its status. */

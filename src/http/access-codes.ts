@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { EventId, EventNo } from '../core/hold.ts';
 import { areNone, canonicalCode, hasLocks, noRights, type Rights, rightsMissing } from '../core/prices.ts';
+import type { CodeLook } from '../orders/access-codes.ts';
+import type { CodeRefusal, EventRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { CodeLook } from '../sales/access-codes.ts';
-import type { CodeRefusal, EventRecord } from '../sales/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';

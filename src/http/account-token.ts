@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { EventId, Holder } from '../core/hold.ts';
+import { platformAccount } from '../orders/accounts.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { platformAccount } from '../sales/accounts.ts';
 
 /** Longer-lived ones are refused: a token that leaks is of use for a day at most. */
 const lifeMaxMs = 24 * 60 * 60_000;

@@ -1,3 +1,4 @@
+import type { House } from '../catalogue/events.ts';
 import type { Hold } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
 import { operationsUnderWay } from '../core/order.ts';
@@ -5,8 +6,7 @@ import { assert } from '../core/outcome.ts';
 import { fullKind, kindName, priceOf } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord, MoneyOperation, Order, OrderLine } from '../sales/record.ts';
+import type { EventRecord, MoneyOperation, Order, OrderLine } from '../orders/record.ts';
 import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
 
 /** How holds and orders look to their buyer. */

@@ -1,11 +1,11 @@
+import type { House } from '../catalogue/events.ts';
 import { type BestFound, candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
 import { type EventNo, holdLimits, type PartitionNo } from '../core/hold.ts';
 import { categoriesFor, noRights } from '../core/prices.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Claim } from '../inventory/arbiter.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { isAvailable } from '../read-path/availability.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
 import type { HttpDeps } from './deps.ts';
 import type { Wish } from './seat-wish.ts';
 

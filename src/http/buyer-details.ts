@@ -1,4 +1,4 @@
-import { accountOf } from '../sales/accounts.ts';
+import { accountOf } from '../orders/accounts.ts';
 import { problem } from './errors.ts';
 
 const nameLengthMax = 200;

@@ -1,9 +1,9 @@
+import type { House } from '../catalogue/events.ts';
 import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { seatStateOfOrder } from '../core/order.ts';
 import type { Claim, HoldOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
 import type { AdmissionPass } from '../waiting-room/credentials.ts';
 import { holdAnswer, iso, linesOf, seatInfos } from './answers.ts';
 import type { HoldAnswer } from './api-types.ts';

@@ -2,7 +2,7 @@ import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { allows } from '../core/phase.ts';
 import { noRights } from '../core/prices.ts';
-import type { EventRecord } from '../sales/record.ts';
+import type { EventRecord } from '../orders/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';

@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import ipaddr from 'ipaddr.js';
+import type { PeerKind, ProxySighting } from '../health/undeclared-proxies.ts';
+import { proxyAdvice } from '../health/undeclared-proxies.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { PeerKind, ProxySighting } from '../sales/undeclared-proxies.ts';
-import { proxyAdvice } from '../sales/undeclared-proxies.ts';
 
 export interface ClientAddress {
   /** Canonical text. An IPv4 address that is mapped into IPv6 is given as IPv4. */

@@ -1,17 +1,18 @@
+import type { Events } from '../catalogue/events.ts';
 import type { Checkout } from '../checkout/outcomes.ts';
 import type { EventNo, Holder, OrderId, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
+import type { Readiness } from '../health/readiness.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
+import type { Cooldowns } from '../orders/cooldowns.ts';
+import type { MoneyOperation } from '../orders/record.ts';
+import type { MoneyReturned, Refund } from '../orders/refunds.ts';
+import type { Reversal } from '../orders/reversals.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import type { PublishedReader } from '../read-path/published-reader.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
-import type { Cooldowns } from '../sales/cooldowns.ts';
-import type { Events } from '../sales/events.ts';
-import type { MoneyOperation } from '../sales/record.ts';
-import type { MoneyReturned, Refund } from '../sales/refunds.ts';
-import type { Reversal } from '../sales/reversals.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import type { JoinBatcher } from '../waiting-room/join-batcher.ts';
 import type { WaitingRoom } from '../waiting-room/waiting-room.ts';
@@ -65,7 +66,7 @@ export interface HttpDeps {
   /** Watches how fast the purchase path answers. */
   pathMeter?: PathMeter;
   /** What selling needs, each with a sentence when it does not answer. */
-  ready: () => Promise<{ ok: boolean; parts: Record<string, { ok: boolean; reason?: string }> }>;
+  ready: () => Promise<Readiness>;
 }
 
 export interface IssuedTicket {

@@ -1,9 +1,9 @@
+import type { House } from '../catalogue/events.ts';
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { Claim, HoldOutcome, Retry } from '../inventory/arbiter.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
 import { allBut, type BestSeats, type Found } from './best-seats.ts';
 import type { HttpDeps } from './deps.ts';
 import { acrossHeld, partitionOfSeats, sectionPartition, type Wish } from './seat-wish.ts';

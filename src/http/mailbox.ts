@@ -9,7 +9,7 @@ import {
   type MailboxMail,
   mailboxMax,
 } from '../fulfilment/mailbox.ts';
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 import { forwardedHeaderOf } from './client-address.ts';
 import { HttpProblem, problem } from './errors.ts';
 import type { App } from './server.ts';

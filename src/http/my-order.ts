@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Checkout } from '../checkout/outcomes.ts';
-import type { Order } from '../sales/record.ts';
+import type { Order } from '../orders/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';

@@ -1,11 +1,11 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import type { Events } from '../catalogue/events.ts';
 import type { ActOutcome, OperatorDesk, OperatorEntry } from '../checkout/operator-desk.ts';
 import { entryActions } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
-import type { Events } from '../sales/events.ts';
-import type { ListPlace } from '../sales/operator-list.ts';
+import type { ListPlace } from '../orders/operator-list.ts';
 import { iso } from './answers.ts';
 import { type HttpProblem, problem } from './errors.ts';
 import { oneLine } from './schemas.ts';

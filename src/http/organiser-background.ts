@@ -1,7 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance } from 'fastify';
-import { degradedParts } from '../sales/background-work.ts';
-import type { Db } from '../sales/db.ts';
+import { degradedParts } from '../health/background-work.ts';
+import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
 
 /** What does not go on as it should, over all processes and events; for signed-in organisers (see `guarding`). */

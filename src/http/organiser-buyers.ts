@@ -4,8 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { codeLivesMs, hashOfCode, newConfirmationCode } from '../checkout/cancel-event.ts';
 import { impossible } from '../core/outcome.ts';
-import type { Random } from '../runtime/random.ts';
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 import {
   askToForget,
   type BuyerNamed,
@@ -13,7 +12,8 @@ import {
   type ForgetOutcome,
   type ForgetReport,
   forgetBuyer,
-} from '../sales/forgetting.ts';
+} from '../retention/forgetting.ts';
+import type { Random } from '../runtime/random.ts';
 import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';
 

@@ -1,6 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { isEventTime } from '../catalogue/events.ts';
 import { canonicalCode } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
 import {
@@ -16,9 +17,8 @@ import {
   listCodes,
   readCodes,
   revokeCodes,
-} from '../sales/access-codes.ts';
-import { isEventTime } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
+} from '../orders/access-codes.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { oneLine, uuidPattern } from './schemas.ts';

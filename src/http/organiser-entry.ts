@@ -1,12 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { gateListOf, publicKeysOf } from '../fulfilment/gate-list.ts';
-import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
-import { placeOf } from '../fulfilment/place.ts';
-import { codeRefusals, type TicketCode } from '../fulfilment/ticket-code.ts';
-import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
-import type { Db } from '../sales/db.ts';
+import type { Events } from '../catalogue/events.ts';
 import {
   type CheckInOutcome,
   checkIn,
@@ -17,10 +12,15 @@ import {
   recordTime,
   undoEntry,
   uploadScans,
-} from '../sales/entry.ts';
-import type { Events } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
-import { revokedTickets } from '../sales/refunds.ts';
+} from '../fulfilment/entry.ts';
+import { gateListOf, publicKeysOf } from '../fulfilment/gate-list.ts';
+import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
+import { placeOf } from '../fulfilment/place.ts';
+import { codeRefusals, type TicketCode } from '../fulfilment/ticket-code.ts';
+import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
+import type { EventRecord } from '../orders/record.ts';
+import { revokedTickets } from '../orders/refunds.ts';
+import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
 import { problem } from './errors.ts';
 import { timeOf } from './request-checks.ts';

@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
+import { partitionsMax } from '../catalogue/partitions.ts';
 import { countedLimits, type EventLimits } from '../core/limits.ts';
 import { amountMax, isSellable } from '../core/money.ts';
 import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { planLimits } from '../core/seat-map.ts';
-import { partitionsMax } from '../sales/partitions.ts';
-import { type EventRecord, eventSettingsDefault } from '../sales/record.ts';
+import { type EventRecord, eventSettingsDefault } from '../orders/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';

@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import type { Events } from '../catalogue/events.ts';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import {
   type ExportKind,
@@ -11,13 +12,12 @@ import {
   exportKinds,
   writeExport,
 } from '../fulfilment/exports.ts';
+import { audit } from '../orders/audit.ts';
+import type { EventRecord } from '../orders/record.ts';
+import type { Db } from '../postgres/db.ts';
+import { SnapshotAborted } from '../postgres/snapshot.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
-import { audit } from '../sales/audit.ts';
-import type { Db } from '../sales/db.ts';
-import type { Events } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
-import { SnapshotAborted } from '../sales/snapshot.ts';
 import { problem } from './errors.ts';
 
 export interface OrganiserExportsDeps extends ExportParts {

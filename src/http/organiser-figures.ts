@@ -1,9 +1,9 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
-import type { Db } from '../sales/db.ts';
-import type { Events } from '../sales/events.ts';
-import { readFigures } from '../sales/figures.ts';
+import type { Events } from '../catalogue/events.ts';
+import { readFigures } from '../catalogue/figures.ts';
+import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
 import { problem } from './errors.ts';
 

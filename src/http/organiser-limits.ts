@@ -1,6 +1,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { isEventTime } from '../catalogue/events.ts';
 import {
   type CooldownRule,
   cooldownFault,
@@ -9,9 +10,8 @@ import {
   limitsOf,
   newEventLimits,
 } from '../core/limits.ts';
-import { accountNamed, isPlatformAccount } from '../sales/accounts.ts';
-import { listCooldowns } from '../sales/cooldowns.ts';
-import { isEventTime } from '../sales/events.ts';
+import { accountNamed, isPlatformAccount } from '../orders/accounts.ts';
+import { listCooldowns } from '../orders/cooldowns.ts';
 import {
   type Allowance,
   type AllowedBuyer,
@@ -20,16 +20,16 @@ import {
   endAllowance,
   findBuyer,
   listAllowances,
-} from '../sales/limits.ts';
-import { ambiguousOrders, refundsAtBank } from '../sales/money-figures.ts';
+} from '../orders/limits.ts';
+import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
 import {
   type Finding,
   lastRun,
   openFindings,
   settledFindings,
   settleFinding,
-} from '../sales/reconcile-findings.ts';
-import type { EventRecord } from '../sales/record.ts';
+} from '../orders/reconcile-findings.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { oneLine, uuidPattern } from './schemas.ts';

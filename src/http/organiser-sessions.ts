@@ -2,16 +2,16 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { audit } from '../orders/audit.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
-import { audit } from '../sales/audit.ts';
-import type { Db } from '../sales/db.ts';
-import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } from '../sales/sign-ins.ts';
 import { tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { problem } from './errors.ts';
 import { mailboxPath } from './mailbox.ts';
 import type { RouteGroup } from './server.ts';
+import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } from './sign-ins.ts';
 
 export interface OrganiserAccount {
   email: string;

@@ -1,12 +1,8 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import type { Events } from '../catalogue/events.ts';
 import { type AddressRule, judgeEntered } from '../fulfilment/webhook-addresses.ts';
-import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Random } from '../runtime/random.ts';
-import type { Db } from '../sales/db.ts';
-import type { Events } from '../sales/events.ts';
 import {
   addSecret,
   changeEndpoint,
@@ -21,7 +17,11 @@ import {
   type WebhookDelivery,
   type WebhookEndpoint,
   webhookBounds,
-} from '../sales/webhook-endpoints.ts';
+} from '../fulfilment/webhook-endpoints.ts';
+import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
 import { iso } from './answers.ts';
 import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';

@@ -3,8 +3,8 @@ import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
+import type { Order, ReachedLimit } from '../orders/record.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import type { Order, ReachedLimit } from '../sales/record.ts';
 import { problemOfCode } from './access-codes.ts';
 import { type HttpProblem, problem } from './errors.ts';
 

@@ -1,5 +1,5 @@
+import type { PathWindow } from '../controller/path-signals.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { PathWindow } from '../sales/path-signals.ts';
 import type { App } from './server.ts';
 
 /** Steps whose speed is ours alone; paying waits for the provider and is left out. */

@@ -1,11 +1,11 @@
 import path from 'node:path';
+import type { PlanSummary, PublishOutcome } from '../catalogue/plans.ts';
+import type { PrepareOutcome } from '../catalogue/replan.ts';
 import type { PlanProblem, PlanReport } from '../core/plan-report.ts';
+import type { EventRecord } from '../orders/record.ts';
 import type { ImportOptions, ImportOutcome, ImportStep } from '../plans/import-plan.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { createThread, ThreadBusy, ThreadEnded } from '../runtime/thread.ts';
-import type { PlanSummary, PublishOutcome } from '../sales/plans.ts';
-import type { EventRecord } from '../sales/record.ts';
-import type { PrepareOutcome } from '../sales/replan.ts';
 import { problem } from './errors.ts';
 
 /**

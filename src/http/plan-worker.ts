@@ -1,11 +1,11 @@
 import { workerData } from 'node:worker_threads';
+import { publishEvent, savePlan } from '../catalogue/plans.ts';
+import { prepareReplan } from '../catalogue/replan.ts';
 import { importPlan } from '../plans/import-plan.ts';
+import { createDb, type Db } from '../postgres/db.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { createLogger } from '../runtime/log.ts';
 import { serveThread } from '../runtime/thread.ts';
-import { createDb, type Db } from '../sales/db.ts';
-import { publishEvent, savePlan } from '../sales/plans.ts';
-import { prepareReplan } from '../sales/replan.ts';
 import type {
   ImportAnswer,
   ImportCommand,

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
-import { isEventTime } from '../sales/events.ts';
+import { isEventTime } from '../catalogue/events.ts';
 import { type HttpProblem, problem } from './errors.ts';
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
+import type { House } from '../catalogue/events.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import { categoriesFor, fullKind, kindsIn, noRights, type Rights, rightsNeeded } from '../core/prices.ts';
 import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
+import type { EventRecord } from '../orders/record.ts';
 import { linesOf, seatInfos } from './answers.ts';
 import type { SeatInfo } from './api-types.ts';
 import { problem } from './errors.ts';

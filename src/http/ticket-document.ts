@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
+import type { Order } from '../orders/record.ts';
 import { ThreadBusy } from '../runtime/thread.ts';
-import type { Order } from '../sales/record.ts';
 import { problem } from './errors.ts';
 import { createMyOrder, type MyOrderDeps } from './my-order.ts';
 import { OrderParams, problemResponses } from './schemas.ts';

@@ -1,7 +1,7 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
+import { RedisFault } from '../redis/faults.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { RedisFault } from '../runtime/redis-faults.ts';
 import type { StoreFault } from '../runtime/store-fault.ts';
 import type { PartitionModes } from './modes.ts';
 import type { ModeReader, PartitionRow } from './routed.ts';

@@ -1,7 +1,7 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 import {
   graceMs,
   type PartitionModes,

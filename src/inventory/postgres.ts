@@ -2,8 +2,8 @@ import type { EventNo, Hold, HoldId, PartitionNo } from '../core/hold.ts';
 import { holdLimits, seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import type { Db } from '../postgres/db.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { Db } from '../sales/db.ts';
 import type {
   Arbiter,
   ExtendOutcome,

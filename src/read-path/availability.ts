@@ -1,8 +1,8 @@
+import type { House } from '../catalogue/events.ts';
 import { seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
-import type { House } from '../sales/events.ts';
 
 const codeAvailable = seatStates.indexOf('available');
 

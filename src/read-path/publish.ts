@@ -1,11 +1,11 @@
+import type { House } from '../catalogue/events.ts';
 import type { EventNo } from '../core/hold.ts';
 import { fullKind, kindsIn, priceOf } from '../core/prices.ts';
 import { knownNumbers } from '../core/watermark.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
+import type { EventRecord } from '../orders/record.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
-import type { House } from '../sales/events.ts';
-import type { EventRecord } from '../sales/record.ts';
 import { availabilityBits, coarse, countHouse, type HouseCounts } from './availability.ts';
 import type { CountsObject, EventObject, StatusObject, Version } from './published.ts';
 

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip, gzipSync } from 'node:zlib';
+import type { Events } from '../catalogue/events.ts';
 import type { EventId, EventNo } from '../core/hold.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Loops } from '../runtime/loops.ts';
-import type { Db } from '../sales/db.ts';
-import type { Events } from '../sales/events.ts';
 import { sectionBits } from './availability.ts';
 import type { StatusObject, Version } from './published.ts';
 

@@ -16,7 +16,7 @@ import {
   wholeNumber,
   yesOrNo,
 } from './config-values.ts';
-import { fallbackDataDir } from './postgres-install.ts';
+import { fallbackDataDir } from './private-server.ts';
 import { projectDir } from './project-dir.ts';
 
 export { defaultRedis };

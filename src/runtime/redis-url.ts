@@ -1,4 +1,13 @@
-import type { RedisAddress } from './redis-store.ts';
+/** One server to connect to. */
+export interface RedisAddress {
+  host: string;
+  port: number;
+  tls: boolean;
+  username?: string;
+  password?: string;
+  /** 0 by default, and always in a cluster. */
+  db?: number;
+}
 
 const sample = 'redis://user:password@host:port/db';
 

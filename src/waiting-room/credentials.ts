@@ -89,7 +89,7 @@ const secretBytesMin = 32;
 const visitorSecretBytes = 24;
 /** Of a hold's id: the event's number, a zero that tells the right visitor from others, the partition's number. */
 const maskedBytes = 6;
-/** More than an event may have (sales/partitions.ts); the bits that are left over tell the right visitor too. */
+/** More than an event may have (catalogue/partitions.ts); the bits that are left over tell the right visitor too. */
 const partitionsEnd = 32;
 /** Longer than any text we sign: refused before any work is done on it. */
 const textMax = 1_400;

@@ -1,5 +1,5 @@
 import type { EventNo, Visitor } from '../core/hold.ts';
-import type { RedisPrimary } from '../runtime/redis-store.ts';
+import type { RedisPrimary } from '../redis/store.ts';
 
 /**
  * A store that issues a queue shard's numbers and may lose its memory: Redis. It issues under an epoch and below a ceiling,

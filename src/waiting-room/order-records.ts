@@ -1,6 +1,6 @@
 import { type CalledCell, cellsOf, type OrderReport, reportOrder } from '../core/order-report.ts';
 import { type Gap, knownNumbers } from '../core/watermark.ts';
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 
 /** What is known after a sale about the order in which its line was called. */
 export interface QueueReport extends OrderReport {

@@ -1,8 +1,8 @@
 import type { EventNo } from '../core/hold.ts';
 import { assert, impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import type { Db } from '../postgres/db.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { Db } from '../sales/db.ts';
 import type { RedeemCommand, RedeemOutcome, WaitingRoom } from './waiting-room.ts';
 
 interface RedeemRow {

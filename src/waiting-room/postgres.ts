@@ -1,6 +1,6 @@
 import { assert } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
-import type { Db } from '../sales/db.ts';
+import type { Db } from '../postgres/db.ts';
 import { createPostgresRedeem } from './postgres-redeem.ts';
 import {
   type AdmissionControl,

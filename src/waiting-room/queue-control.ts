@@ -1,7 +1,7 @@
 import type { EventNo } from '../core/hold.ts';
 import type { Phase } from '../core/phase.ts';
+import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { Db } from '../sales/db.ts';
 import type { SecondOfArrivals, ShardEpoch } from './numbers.ts';
 
 /**

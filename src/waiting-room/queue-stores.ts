@@ -1,9 +1,9 @@
 import type { EventNo } from '../core/hold.ts';
+import { RedisFault } from '../redis/faults.ts';
+import { unfitness } from '../redis/store.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { defaultRedis } from '../runtime/config.ts';
 import type { Logger } from '../runtime/log.ts';
-import { RedisFault } from '../runtime/redis-faults.ts';
-import { unfitness } from '../runtime/redis-store.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { LookOutcome, NumberStore } from './numbers.ts';
 import type { QueueControl, ShardRow } from './queue-control.ts';

@@ -1,7 +1,7 @@
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 

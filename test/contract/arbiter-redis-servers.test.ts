@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, type TestContext } from 'node:test';
 import type { Redis } from 'ioredis';
-import { createRedisArbiter } from '../../src/inventory/redis.ts';
-import { partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
+import { partitionTag } from '../../src/inventory/redis/scripts.ts';
+import type { RedisStore } from '../../src/redis/store.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import type { RedisStore } from '../../src/runtime/redis-store.ts';
 import { type TestRedis, testRedis, withoutRedis } from '../support/redis.ts';
 import { testRedisCluster } from '../support/redis-cluster.ts';
 import { connectedStore, type RedisWorld, redisWorld, redisWorldAt } from './arbiter-redis-world.ts';

@@ -4,12 +4,12 @@ import { seatStates } from '../../src/core/hold.ts';
 import type { Phase } from '../../src/core/phase.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import type { RebuildableArbiter, StoredHold } from '../../src/inventory/modes.ts';
-import { createRedisArbiter } from '../../src/inventory/redis.ts';
-import { heldStates } from '../../src/inventory/redis-codes.ts';
-import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
+import { heldStates } from '../../src/inventory/redis/codes.ts';
+import { partitionKeys, partitionTag } from '../../src/inventory/redis/scripts.ts';
+import { createRedisStore, type RedisStore } from '../../src/redis/store.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createRedisStore, type RedisStore } from '../../src/runtime/redis-store.ts';
 import type { TestRedis } from '../support/redis.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 

@@ -1,8 +1,8 @@
 import { after } from 'node:test';
+import { createEvents } from '../../src/catalogue/events.ts';
 import { createRoutedArbiter } from '../../src/inventory/routed.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createEvents } from '../../src/sales/events.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { postgresWorld, testDb } from './arbiter-postgres-world.ts';
 import { arbiterSuite } from './arbiter-suite.ts';

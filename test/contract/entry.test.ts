@@ -1,9 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
-import { systemClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
 import {
   checkIn,
   entryCounts,
@@ -11,11 +8,14 @@ import {
   type OfflineScan,
   undoEntry,
   uploadScans,
-} from '../../src/sales/entry.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import { createRefundRecord, revokedTickets } from '../../src/sales/refunds.ts';
-import { recordedTicketKeys, ticketKeySeen } from '../../src/sales/ticket-keys.ts';
-import { ticketsOfOrder } from '../../src/sales/tickets.ts';
+} from '../../src/fulfilment/entry.ts';
+import { recordedTicketKeys, ticketKeySeen } from '../../src/fulfilment/recorded-ticket-keys.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import { createRefundRecord, revokedTickets } from '../../src/orders/refunds.ts';
+import { ticketsOfOrder } from '../../src/orders/tickets.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
 import { paidOrder } from '../support/paid-order.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';

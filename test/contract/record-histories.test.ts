@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import type { MoneyOperation, SalesRecord } from '../../src/sales/record.ts';
+import type { MoneyOperation, SalesRecord } from '../../src/orders/record.ts';
 import { holdOf, orderIdOf, uuidOf } from '../support/stage.ts';
 import { claim, inPostgres, inProcess, reserveHold, type Stage, viewOf } from './record-world.ts';
 

@@ -1,12 +1,12 @@
 import { after, before } from 'node:test';
 import { createInProcessRecord, type InProcessEvent } from '../../models/record.ts';
 import type { Phase } from '../../src/core/phase.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import type { MoneyOperation, SalesRecord } from '../../src/orders/record.ts';
 import type { PaymentView } from '../../src/payments/provider.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import type { MoneyOperation, SalesRecord } from '../../src/sales/record.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent, uuidOf } from '../support/stage.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { MoneyOperation, Order } from '../../src/sales/record.ts';
+import type { MoneyOperation, Order } from '../../src/orders/record.ts';
 import { linesOf, orderIdOf, uuidOf } from '../support/stage.ts';
 import { claim, inPostgres, inProcess, reserveHold, type Stage, viewOf } from './record-world.ts';
 

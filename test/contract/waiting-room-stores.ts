@@ -1,10 +1,10 @@
 import type { TestContext } from 'node:test';
 import { createInProcessWaitingRoom } from '../../models/waiting-room.ts';
 import type { Phase } from '../../src/core/phase.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { testDatabase } from '../support/postgres.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';

@@ -5,8 +5,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { readPostmaster } from '../../src/postgres/cluster.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { isAlive, readPostmaster } from '../../src/runtime/postgres-cluster.ts';
+import { isAlive } from '../../src/runtime/private-server.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { until } from '../support/app.ts';
 

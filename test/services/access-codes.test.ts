@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
 import { canonicalCode } from '../../src/core/prices.ts';
-import { systemRandom } from '../../src/runtime/random.ts';
 import {
   type CreateCodesCommand,
   createCodes,
@@ -11,7 +10,8 @@ import {
   listCodes,
   lookAtCode,
   revokeCodes,
-} from '../../src/sales/access-codes.ts';
+} from '../../src/orders/access-codes.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {

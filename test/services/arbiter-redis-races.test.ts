@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after, describe } from 'node:test';
 import type { Claim, HoldOutcome } from '../../src/inventory/arbiter.ts';
-import { createRedisArbiter } from '../../src/inventory/redis.ts';
+import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { type Random, seededRandom } from '../../src/runtime/random.ts';
 import { connectedStore, type RedisWorld, redisWorld } from '../contract/arbiter-redis-world.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditReport } from '../../src/audit/audit.ts';
-import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { partitionKeys, partitionTag } from '../../src/inventory/redis/scripts.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { onsale as runOnsale } from '../support/onsale.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { audit } from '../../src/orders/audit.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { audit } from '../../src/sales/audit.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
 import { startTestApp, type TestApp, testScope } from '../support/app.ts';
 import type { TestBuyer } from '../support/buyer.ts';
 import { onsale } from '../support/onsale.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditReport } from '../../src/audit/audit.ts';
-import { heldStates } from '../../src/inventory/redis-codes.ts';
-import { partitionKeys, partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { heldStates } from '../../src/inventory/redis/codes.ts';
+import { partitionKeys, partitionTag } from '../../src/inventory/redis/scripts.ts';
 import { until } from '../support/app.ts';
 import { onsale as runOnsale } from '../support/onsale.ts';
 import { withoutRedis } from '../support/redis.ts';

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import test, { before, describe } from 'node:test';
 import { type AuditReport, type AuditSources, auditEvent } from '../../src/audit/audit.ts';
+import { createEvents } from '../../src/catalogue/events.ts';
 import type { Snapshot } from '../../src/inventory/arbiter.ts';
 import type { StoredHold } from '../../src/inventory/modes.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
-import { createEvents } from '../../src/sales/events.ts';
 import { testScope } from '../support/app.ts';
 import { type AuditedWorld, auditedWorld } from '../support/audited-event.ts';
 import { contradictions } from '../support/contradictions.ts';

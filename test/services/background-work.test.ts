@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { startHealthReports } from '../../src/app-health.ts';
+import { startHealthReports } from '../../src/app/health.ts';
 import { examineBackground } from '../../src/cli/doctor-background.ts';
+import { degradedParts, reportProcess } from '../../src/health/background-work.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { LoopHealth } from '../../src/runtime/loops.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { createShutdown } from '../../src/runtime/shutdown.ts';
-import { degradedParts, reportProcess } from '../../src/sales/background-work.ts';
-import { createDb } from '../../src/sales/db.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
 import { onsale } from '../support/onsale.ts';

@@ -6,8 +6,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 import { signTicketCode, storedTicketKey } from '../../src/fulfilment/ticket-code.ts';
+import { postgresAnswers } from '../../src/postgres/wait.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { postgresAnswers } from '../../src/runtime/postgres-wait.ts';
 import { onsale as runOnsale, spawnOnsale } from '../support/onsale.ts';
 import { testDatabase } from '../support/postgres.ts';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHmac, randomUUID } from 'node:crypto';
 import { describe, test } from 'node:test';
+import { createCooldowns, judgeHoldEnds } from '../../src/orders/cooldowns.ts';
+import { allowBuyer } from '../../src/orders/limits.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createCooldowns, judgeHoldEnds } from '../../src/sales/cooldowns.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { allowBuyer } from '../../src/sales/limits.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 import { testLoops } from '../support/loops.ts';

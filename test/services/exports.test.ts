@@ -8,7 +8,7 @@ import vm from 'node:vm';
 import { parse } from 'csv-parse/sync';
 import { writeExport } from '../../src/fulfilment/exports.ts';
 import { exportsAtOnceMax } from '../../src/http/organiser-exports.ts';
-import { readSnapshot, SnapshotAborted } from '../../src/sales/snapshot.ts';
+import { readSnapshot, SnapshotAborted } from '../../src/postgres/snapshot.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { createTestBuyer } from '../support/buyer.ts';
 import { onsale } from '../support/onsale.ts';

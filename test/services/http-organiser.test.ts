@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { PlanRow, SeatingPlan } from '../../src/core/seat-map.ts';
+import { signInSlot, tidySignIns } from '../../src/http/sign-ins.ts';
 import { exportPretix } from '../../src/plans/export-pretix.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { signInSlot, tidySignIns } from '../../src/sales/sign-ins.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { type Answer, createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 

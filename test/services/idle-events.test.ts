@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { createWaker } from '../../src/controller/event-rest.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createWaker } from '../../src/waiting-room/event-rest.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { copyEvent } from '../support/copied-events.ts';

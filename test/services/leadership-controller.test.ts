@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { systemClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
 import {
   type ControllerOptions,
   createController,
   type LeaderTask,
   type LeaderTick,
-} from '../../src/waiting-room/controller.ts';
+} from '../../src/controller/controller.ts';
+import { createDb } from '../../src/postgres/db.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
 import { testLoops } from '../support/loops.ts';
 import { testDatabase } from '../support/postgres.ts';

@@ -1,9 +1,9 @@
 /** A process that does what a controller does, for `leadership.test.ts`: arguments are the database, its owner's name, the event. */
 import { randomUUID } from 'node:crypto';
+import { createController, type LeaderTask } from '../../src/controller/controller.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createController, type LeaderTask } from '../../src/waiting-room/controller.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { testLoops } from '../support/loops.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { noLimits as free } from '../../src/core/limits.ts';
-import { allowBuyer, changeLimits, endAllowance, listAllowances } from '../../src/sales/limits.ts';
+import { allowBuyer, changeLimits, endAllowance, listAllowances } from '../../src/orders/limits.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {

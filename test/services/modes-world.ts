@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { createLease } from '../../src/controller/lease.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import type { PartitionModes } from '../../src/inventory/modes.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createPartitionModes } from '../../src/inventory/postgres-modes.ts';
-import type { Db } from '../../src/sales/db.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import type { EventSettings, SalesRecord } from '../../src/sales/record.ts';
-import { createLease } from '../../src/waiting-room/lease.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import type { EventSettings, SalesRecord } from '../../src/orders/record.ts';
+import type { Db } from '../../src/postgres/db.ts';
 import { until } from '../support/app.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent } from '../support/stage.ts';

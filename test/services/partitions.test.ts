@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import type { House } from '../../src/catalogue/events.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
-import type { House } from '../../src/sales/events.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import type { Answer, TestBuyer } from '../support/buyer.ts';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { readPath, readProvider, reportPath, reportProvider } from '../../src/controller/path-signals.ts';
 import { metered } from '../../src/payments/metered.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { readPath, readProvider, reportPath, reportProvider } from '../../src/sales/path-signals.ts';
 import { startTestApp, until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { openPayment, startTestSimulator } from '../support/simulator.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { listEntries } from '../../src/orders/operator-list.ts';
+import { ticketsOfOrder } from '../../src/orders/tickets.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
-import { listEntries } from '../../src/sales/operator-list.ts';
-import { ticketsOfOrder } from '../../src/sales/tickets.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';

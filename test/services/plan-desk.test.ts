@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { before, describe, test } from 'node:test';
+import { loadPlan, savePlan } from '../../src/catalogue/plans.ts';
+import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/catalogue/replan.ts';
 import { reportPlan } from '../../src/core/plan-report.ts';
 import type { SeatingPlan } from '../../src/core/seat-map.ts';
 import { createPlanDesk, type PlanRequest } from '../../src/http/plan-desk.ts';
@@ -10,8 +12,6 @@ import { generateStadium } from '../../src/plans/generate.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { createThread, ThreadBusy, ThreadEnded } from '../../src/runtime/thread.ts';
-import { loadPlan, savePlan } from '../../src/sales/plans.ts';
-import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/sales/replan.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 
 describe('whole seating plans', () => {

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
-import { handOverTo } from '../../src/app-limits.ts';
+import { handOverTo } from '../../src/app/limits.ts';
 import { createReconcileReport, type ReconcileOutcome } from '../../src/checkout/reconcile-report.ts';
+import { dueRun, openFindings, settleFinding, startRun } from '../../src/orders/reconcile-findings.ts';
 import type { ListAnswer, PaymentProvider } from '../../src/payments/provider.ts';
+import { cleanReconcileSeen } from '../../src/retention/cleaning.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { cleanReconcileSeen } from '../../src/sales/cleaning.ts';
-import { dueRun, openFindings, settleFinding, startRun } from '../../src/sales/reconcile-findings.ts';
 import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';

@@ -1,14 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { after, before, describe } from 'node:test';
+import { createRedisStore, type LuaScript, RedisFault, type RedisStore } from '../../src/redis/store.ts';
 import { systemClock as clock } from '../../src/runtime/clock.ts';
 import { silentLogger as log } from '../../src/runtime/log.ts';
-import {
-  createRedisStore,
-  type LuaScript,
-  RedisFault,
-  type RedisStore,
-} from '../../src/runtime/redis-store.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { type TestRedisCluster, testRedisCluster } from '../support/redis-cluster.ts';
 

@@ -5,10 +5,10 @@ import os from 'node:os';
 import path from 'node:path';
 import test, { after, type TestContext } from 'node:test';
 import { Redis } from 'ioredis';
+import { runningRedis, startRedis } from '../../src/redis/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { isAlive } from '../../src/runtime/postgres-cluster.ts';
-import { runningRedis, startRedis } from '../../src/runtime/redis-server.ts';
+import { isAlive } from '../../src/runtime/private-server.ts';
 import { programArguments } from '../support/program.ts';
 import { withoutRedis } from '../support/redis.ts';
 

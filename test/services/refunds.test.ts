@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
+import { ambiguousOrders, refundsAtBank } from '../../src/orders/money-figures.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
-import { ambiguousOrders, refundsAtBank } from '../../src/sales/money-figures.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';

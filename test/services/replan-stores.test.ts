@@ -2,16 +2,16 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
 import { createInProcessArbiter } from '../../models/arbiter.ts';
+import { createEvents } from '../../src/catalogue/events.ts';
+import { loadPlan, savePlan } from '../../src/catalogue/plans.ts';
+import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/catalogue/replan.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { seatStates } from '../../src/core/hold.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { mergeSnapshots } from '../../src/read-path/availability.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createEvents } from '../../src/sales/events.ts';
-import { loadPlan, savePlan } from '../../src/sales/plans.ts';
-import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/sales/replan.ts';
 import { testDatabase } from '../support/postgres.ts';
 
 test('S8: a new plan where another store arbitrates: no held seat is lost, the store learns of every change', async (t) => {

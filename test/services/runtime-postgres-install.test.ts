@@ -4,15 +4,11 @@ import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { findBinaries, PostgresFault } from '../../src/postgres/install.ts';
+import { startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import {
-  fallbackDataDir,
-  findBinaries,
-  PostgresFault,
-  systemDir,
-} from '../../src/runtime/postgres-install.ts';
-import { startPostgres } from '../../src/runtime/postgres-server.ts';
+import { fallbackDataDir, systemDir } from '../../src/runtime/private-server.ts';
 
 const isRoot = process.getuid?.() === 0;
 const limit = { timeout: 120_000 };

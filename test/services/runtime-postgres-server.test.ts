@@ -7,16 +7,16 @@ import os from 'node:os';
 import path from 'node:path';
 import test, { after, type TestContext } from 'node:test';
 import pg from 'pg';
-import { systemClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
-import { isAlive } from '../../src/runtime/postgres-cluster.ts';
-import { PostgresFault } from '../../src/runtime/postgres-install.ts';
+import { PostgresFault } from '../../src/postgres/install.ts';
 import {
   type PostgresOptions,
   type PostgresServer,
   runningPostgres,
   startPostgres,
-} from '../../src/runtime/postgres-server.ts';
+} from '../../src/postgres/server.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { isAlive } from '../../src/runtime/private-server.ts';
 import { programArguments } from '../support/program.ts';
 
 const isRoot = process.getuid?.() === 0;

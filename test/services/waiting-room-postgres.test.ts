@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
 import { createJoinBatcher } from '../../src/waiting-room/join-batcher.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { type JoinOutcome, joinBatchMax } from '../../src/waiting-room/waiting-room.ts';

@@ -7,13 +7,6 @@ import net, { type AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import Stripe from 'stripe';
 import { createWebhookDeliverer, type WebhookTimes } from '../../src/fulfilment/webhook-deliverer.ts';
-import { createWebhookSender } from '../../src/fulfilment/webhook-sender.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/log.ts';
-import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import { createRefundRecord } from '../../src/sales/refunds.ts';
 import {
   addSecret,
   changeEndpoint,
@@ -27,7 +20,14 @@ import {
   oweTrial,
   takeDeliveries,
   type WebhookHappening,
-} from '../../src/sales/webhook-endpoints.ts';
+} from '../../src/fulfilment/webhook-endpoints.ts';
+import { createWebhookSender } from '../../src/fulfilment/webhook-sender.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import { createRefundRecord } from '../../src/orders/refunds.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/log.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
 import { paidOrder } from '../support/paid-order.ts';

@@ -1,6 +1,6 @@
 import fs from 'node:fs';
+import { askRedis, type RedisProcess } from '../../src/redis/launch.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { askRedis, type RedisProcess } from '../../src/runtime/redis-launch.ts';
 import type { OnsaleProcess, Stack } from './stack.ts';
 
 /** What happens to an installation on a bad day: each fault is made and ends by itself; nothing of the product is restarted. */

@@ -4,9 +4,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
+import { asUser, findBinaries, serverUser } from '../../src/postgres/install.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { asUser, cleanEnvironment, findBinaries, serverUser } from '../../src/runtime/postgres-install.ts';
+import { cleanEnvironment } from '../../src/runtime/private-server.ts';
 import { freePort } from '../support/server-process.ts';
 
 /** A Postgres as an operator has it: made by initdb, with the settings that it comes with, supervised by nobody. */

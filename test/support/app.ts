@@ -1,15 +1,15 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type App, type AppOptions, createApp } from '../../src/app.ts';
+import { type App, type AppOptions, createApp } from '../../src/app/app.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { noLimits } from '../../src/core/limits.ts';
+import type { EventSettings } from '../../src/orders/record.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { readConfig } from '../../src/runtime/config.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
-import type { EventSettings } from '../../src/sales/record.ts';
 import { type Credentials, createCredentials } from '../../src/waiting-room/credentials.ts';
 import { createTestBuyer, type TestBuyer } from './buyer.ts';
 import { type TestDatabase, testDatabase } from './postgres.ts';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { type AuditReport, auditEvent, eventsToAudit } from '../../src/audit/audit.ts';
+import { createEvents } from '../../src/catalogue/events.ts';
 import { ledgerAt } from '../../src/cli/audit.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createEvents } from '../../src/sales/events.ts';
 import { type TestApp, until } from './app.ts';
 import type { TestDatabase } from './postgres.ts';
 

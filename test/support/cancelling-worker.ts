@@ -3,14 +3,14 @@ import { createCheckout } from '../../src/checkout/checkout.ts';
 import { createReconciler } from '../../src/checkout/reconcile.ts';
 import { createRefunds } from '../../src/checkout/refunds.ts';
 import { createReversals } from '../../src/checkout/reversals.ts';
+import { createCancellationRecord } from '../../src/orders/cancellations.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import { createRefundRecord } from '../../src/orders/refunds.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createCancellationRecord } from '../../src/sales/cancellations.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import { createRefundRecord } from '../../src/sales/refunds.ts';
 import { testLoops } from './loops.ts';
 
 /**

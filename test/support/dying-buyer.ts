@@ -1,8 +1,8 @@
+import type { SalesRecord } from '../../src/orders/record.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import type { SalesRecord } from '../../src/sales/record.ts';
 import { holdOf, payCommand, reserveCommand, till } from './stage.ts';
 
 /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import type { Order, OrderLine, SalesRecord } from '../../src/orders/record.ts';
 import type { PaymentView } from '../../src/payments/provider.ts';
-import type { Order, OrderLine, SalesRecord } from '../../src/sales/record.ts';
 import { holdOf, orderIdOf } from './stage.ts';
 
 const claim = { owner: 'a till', leaseMs: 30_000 };

@@ -1,6 +1,6 @@
+import { startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { startPostgres } from '../../src/runtime/postgres-server.ts';
 
 /**
  * A process for crash tests: starts the server on the folder of its first argument, prints one line of JSON, and waits

@@ -4,9 +4,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { after } from 'node:test';
 import pg from 'pg';
+import { startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { startPostgres } from '../../src/runtime/postgres-server.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 
 /**
@@ -127,7 +127,7 @@ async function migratedTemplate(admin: string): Promise<string> {
     if (found.rows[0]?.datistemplate) return name;
     await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     await client.query(`CREATE DATABASE ${name} TEMPLATE template0`);
-    const { migrate } = await import('../../src/sales/migrate.ts');
+    const { migrate } = await import('../../src/postgres/migrate.ts');
     const outcome = await migrate(withDatabase(admin, name));
     if (outcome.kind !== 'migrated')
       throw new Error(`the template was not migrated: ${JSON.stringify(outcome)}`);
@@ -143,7 +143,7 @@ function migrationsHash(): string {
   const folder = path.join(projectDir, 'migrations');
   for (const file of fs.readdirSync(folder).sort())
     hash.update(file).update(fs.readFileSync(path.join(folder, file)));
-  hash.update(fs.readFileSync(path.join(projectDir, 'src/sales/migrate.ts')));
+  hash.update(fs.readFileSync(path.join(projectDir, 'src/postgres/migrate.ts')));
   return hash.digest('hex').slice(0, 16);
 }
 

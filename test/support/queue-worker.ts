@@ -1,7 +1,7 @@
 import { createJobQueue } from '../../src/fulfilment/job-queue.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createDb } from '../../src/sales/db.ts';
 import { testLoops } from './loops.ts';
 
 /** A worker process: does `note` jobs, `ms` long each, and writes what it did to the table `noted`. Takes one JSON argument. */

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { type DecidedState, seatStates } from '../../src/core/hold.ts';
-import { createRedisArbiter } from '../../src/inventory/redis.ts';
-import { partitionTag } from '../../src/inventory/redis-scripts.ts';
+import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
+import { partitionTag } from '../../src/inventory/redis/scripts.ts';
+import type { PartitionMode } from '../../src/orders/record.ts';
+import { createRedisStore } from '../../src/redis/client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import { createRedisStore } from '../../src/runtime/redis-client.ts';
-import type { PartitionMode } from '../../src/sales/record.ts';
 import { startTestApp, type TestApp, type TestAppOptions, until } from './app.ts';
 import { type TestRedis, testRedis } from './redis.ts';
 

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
+import { RedisServerFault } from '../../src/redis/install.ts';
+import { infoFields, portIfFree } from '../../src/redis/launch.ts';
+import { slotCount, slotOf } from '../../src/redis/slots.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { RedisServerFault } from '../../src/runtime/redis-install.ts';
-import { infoFields, portIfFree } from '../../src/runtime/redis-launch.ts';
-import { slotCount, slotOf } from '../../src/runtime/redis-slots.ts';
 import { type TestRedis, testRedis } from './redis.ts';
 
 /** A real cluster of three primaries, each with a replica: six processes on 127.0.0.1. */

@@ -3,8 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after } from 'node:test';
 import { Redis } from 'ioredis';
-import { systemClock } from '../../src/runtime/clock.ts';
-import { findRedis, RedisServerFault } from '../../src/runtime/redis-install.ts';
+import { findRedis, RedisServerFault } from '../../src/redis/install.ts';
 import {
   endWithParent,
   freePort,
@@ -12,7 +11,8 @@ import {
   launchRedis,
   type RedisProcess,
   stopRedisProcess,
-} from '../../src/runtime/redis-launch.ts';
+} from '../../src/redis/launch.ts';
+import { systemClock } from '../../src/runtime/clock.ts';
 
 /**
  * Real Redis servers for tests, each a process of its own on 127.0.0.1. The program is the one that scripts/test.mjs found or

@@ -3,15 +3,15 @@ import { randomUUID } from 'node:crypto';
 import { type CancelEvent, createCancelEvent } from '../../src/checkout/cancel-event.ts';
 import { createRefunds, type RefundCommand, type Refunds } from '../../src/checkout/refunds.ts';
 import { createReversals } from '../../src/checkout/reversals.ts';
+import { type CancellationRecord, createCancellationRecord } from '../../src/orders/cancellations.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
+import type { Order } from '../../src/orders/record.ts';
+import { createRefundRecord, type Refund, type RefundRecord } from '../../src/orders/refunds.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { type CancellationRecord, createCancellationRecord } from '../../src/sales/cancellations.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
-import type { Order } from '../../src/sales/record.ts';
-import { createRefundRecord, type Refund, type RefundRecord } from '../../src/sales/refunds.ts';
 import { lyingArbiter, payCommand, reserved, type Till, till } from './stage.ts';
 
 /** A till that refunds and cancels too. */

@@ -1,5 +1,5 @@
+import type { Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import type { Db } from '../../src/sales/db.ts';
 import type { TestDatabase } from './postgres.ts';
 
 /** What statements read, by Postgres's own count: time would say more about the machine. */

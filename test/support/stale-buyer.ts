@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { openArbiters, openRedisStores, ownKeys } from '../../src/app-stores.ts';
+import { openArbiters, openRedisStores, ownKeys } from '../../src/app/stores.ts';
+import { createEvents } from '../../src/catalogue/events.ts';
 import type { Hold } from '../../src/core/hold.ts';
+import { createSalesRecord } from '../../src/orders/orders-record.ts';
 import { createStripeProvider } from '../../src/payments/stripe.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
-import { createEvents } from '../../src/sales/events.ts';
-import { createSalesRecord } from '../../src/sales/orders-record.ts';
 import { payCommand, reserveCommand, till } from './stage.ts';
 
 /**

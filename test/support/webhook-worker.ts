@@ -1,9 +1,9 @@
 import { createWebhookDeliverer } from '../../src/fulfilment/webhook-deliverer.ts';
 import { createWebhookSender } from '../../src/fulfilment/webhook-sender.ts';
+import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
-import { createDb } from '../../src/sales/db.ts';
 import { testLoops } from './loops.ts';
 
 /** A process that delivers webhooks until it is killed. Takes one JSON argument. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { accountOf } from '../../src/sales/accounts.ts';
+import { accountOf } from '../../src/orders/accounts.ts';
 
 test('P7: the spellings of one mailbox are one account', () => {
   const spellings: Record<string, string[]> = {

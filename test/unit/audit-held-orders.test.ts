@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { OrderOfHold } from '../../src/audit/facts.ts';
 import { judgeOrders } from '../../src/audit/held-orders.ts';
 import type { StoredHold } from '../../src/inventory/modes.ts';
-import type { OrderOfHold } from '../../src/sales/audit-facts.ts';
 
 const made = 1_000_000;
 const order = (fields: Partial<OrderOfHold> = {}): OrderOfHold => ({

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { House } from '../../src/catalogue/events.ts';
+import { wholeHouse } from '../../src/catalogue/partitions.ts';
 import { assignSeatNos, planLayout, planSeats } from '../../src/core/plan-layout.ts';
 import { createBestSeats } from '../../src/http/best-seats.ts';
 import type { HttpDeps } from '../../src/http/deps.ts';
+import { type EventRecord, eventSettingsDefault } from '../../src/orders/record.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
-import type { House } from '../../src/sales/events.ts';
-import { wholeHouse } from '../../src/sales/partitions.ts';
-import { type EventRecord, eventSettingsDefault } from '../../src/sales/record.ts';
 
 const imported = importPlan(Buffer.from(JSON.stringify(generateStadium({ seats: 400 }))));
 assert.ok(imported.kind !== 'refused');

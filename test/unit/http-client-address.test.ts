@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fastify from 'fastify';
+import type { ProxySighting } from '../../src/health/undeclared-proxies.ts';
 import { type ClientAddress, createClientAddresses, rangeOf } from '../../src/http/client-address.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import type { ProxySighting } from '../../src/sales/undeclared-proxies.ts';
 
 /** What a server reads of a request from `peer` with these headers, and the proxies that it reports meanwhile. */
 async function read(

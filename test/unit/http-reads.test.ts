@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
+import type { Events } from '../../src/catalogue/events.ts';
 import type { HttpDeps } from '../../src/http/deps.ts';
 import { type App, buildServer } from '../../src/http/server.ts';
+import type { Db } from '../../src/postgres/db.ts';
 import { createPublishedReader, type SharedBytes } from '../../src/read-path/published-reader.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import type { Db } from '../../src/sales/db.ts';
-import type { Events } from '../../src/sales/events.ts';
 import { testLoops } from '../support/loops.ts';
 
 let touched: string[] = [];

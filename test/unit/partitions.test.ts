@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SeatFacts, SeatingPlan } from '../../src/core/seat-map.ts';
-import { mergeSnapshots } from '../../src/read-path/availability.ts';
 import {
   type EventPartition,
   partitionOfSection,
   partitionsMax,
   readPartitions,
   regroup,
-} from '../../src/sales/partitions.ts';
+} from '../../src/catalogue/partitions.ts';
+import type { SeatFacts, SeatingPlan } from '../../src/core/seat-map.ts';
+import { mergeSnapshots } from '../../src/read-path/availability.ts';
 
 const planOf = (...ids: string[]) =>
   ({ sections: ids.map((id) => ({ id })) }) as unknown as Pick<SeatingPlan, 'sections'>;

@@ -21,7 +21,7 @@ import {
   rightsNeeded,
   totalOf,
 } from '../../src/core/prices.ts';
-import { codesCsv, readCodes } from '../../src/sales/access-codes.ts';
+import { codesCsv, readCodes } from '../../src/orders/access-codes.ts';
 
 const reduced: BuyerKind = {
   id: 'reduced',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { faultOfReply, RedisFault } from '../../src/runtime/redis-faults.ts';
-import { redirectionOf, slotCount, slotMapOf, slotOf } from '../../src/runtime/redis-slots.ts';
+import { faultOfReply, RedisFault } from '../../src/redis/faults.ts';
+import { redirectionOf, slotCount, slotMapOf, slotOf } from '../../src/redis/slots.ts';
 import { parseRedisUrl } from '../../src/runtime/redis-url.ts';
 
 test('an address gives host, port, TLS, user, password and database; a cluster has several, and one password', () => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createStoreWatch, type WatchedRedis } from '../../src/controller/store-watch.ts';
 import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
 import type { PartitionRow } from '../../src/inventory/routed.ts';
-import { createStoreWatch, type WatchedRedis } from '../../src/inventory/store-watch.ts';
+import type { RedisPrimary } from '../../src/redis/store.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
-import type { RedisPrimary } from '../../src/runtime/redis-store.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { testLoops } from '../support/loops.ts';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { eventSettingsDefault } from '../../src/orders/record.ts';
+import type { Db } from '../../src/postgres/db.ts';
 import { createPublisher, type PublishCommand } from '../../src/read-path/publish.ts';
 import type { StatusObject } from '../../src/read-path/published.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import type { Db } from '../../src/sales/db.ts';
-import { eventSettingsDefault } from '../../src/sales/record.ts';
 
 /** Publishes into memory; answers the status objects in turn. */
 async function statusesOf(commands: Partial<PublishCommand>[]): Promise<StatusObject[]> {

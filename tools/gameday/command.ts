@@ -1,15 +1,15 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import type { Runtime } from '../../src/app.ts';
+import type { Runtime } from '../../src/app/app.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { counted } from '../../src/core/counted.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
+import type { Db } from '../../src/postgres/db.ts';
+import { findOrInstallRedis } from '../../src/redis/install.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
-import { findOrInstallRedis } from '../../src/runtime/redis-install.ts';
 import { createShutdown, type Shutdown } from '../../src/runtime/shutdown.ts';
-import type { Db } from '../../src/sales/db.ts';
 import { brokenOff, type RoundResult, roundLine, summaryTable, targets } from './results.ts';
 import { paces, runRound } from './round.ts';
 import { OtherProgram, openRounds, programTree, type RoundsFile } from './rounds-file.ts';

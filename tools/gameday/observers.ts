@@ -1,6 +1,6 @@
+import type { Db } from '../../src/postgres/db.ts';
 import type { Clock } from '../../src/runtime/clock.ts';
 import type { Random } from '../../src/runtime/random.ts';
-import type { Db } from '../../src/sales/db.ts';
 import { type Buyer, createBuyer } from '../crowd/buyer.ts';
 import { createHttpClients } from '../crowd/http-client.ts';
 

@@ -1,4 +1,4 @@
-import type { Db } from '../../src/sales/db.ts';
+import type { Db } from '../../src/postgres/db.ts';
 import type { Stack } from './stack.ts';
 
 /** An event's seats by partition. */

@@ -1,14 +1,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
+import { askRedis, endWithParent, freePort, launchRedis, type RedisProcess } from '../../src/redis/launch.ts';
 import type { Clock } from '../../src/runtime/clock.ts';
-import { isAlive } from '../../src/runtime/postgres-cluster.ts';
-import {
-  askRedis,
-  endWithParent,
-  freePort,
-  launchRedis,
-  type RedisProcess,
-} from '../../src/runtime/redis-launch.ts';
+import { isAlive } from '../../src/runtime/private-server.ts';
 
 /** A private Redis that is there to be hurt. It keeps its port whatever happens to it. */
 export interface GameRedis {

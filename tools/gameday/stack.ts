@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { createDb, type Db } from '../../src/postgres/db.ts';
+import { runningPostgres } from '../../src/postgres/server.ts';
+import { freePort } from '../../src/redis/launch.ts';
 import type { Clock } from '../../src/runtime/clock.ts';
 import type { Logger } from '../../src/runtime/log.ts';
-import { runningPostgres } from '../../src/runtime/postgres-server.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
-import { freePort } from '../../src/runtime/redis-launch.ts';
-import { createDb, type Db } from '../../src/sales/db.ts';
 import { type GameRedis, startGameRedis } from './servers.ts';
 
 /** A whole installation of its own in a folder of its own: Postgres, payment simulator, Redis servers, one `onsale start`. */

@@ -1,0 +1,72 @@
+import type { EventNo } from '../core/hold.ts';
+import type { Db } from '../postgres/db.ts';
+
+/**
+ * One question to the record whose every row is a contradiction. The statement takes the event as $1 and answers the columns
+ * `seat`, `order`, `hold` (null where they do not apply) and `says`: what is written here and what there.
+ */
+export interface RecordCheck {
+  /** The promise that is broken by a row (docs/SPEC.md). */
+  promise: string;
+  /** Unique; names the prepared statement. */
+  name: string;
+  /** What is looked at, to be read after "checked:". */
+  looks: string;
+  /** What the operator does about a row. */
+  remedy: string;
+  text: string;
+}
+
+export interface RecordContradiction {
+  seat: number | null;
+  order: string | null;
+  hold: string | null;
+  says: string;
+}
+
+/** At most `limit` of the contradictions, and how many there are. */
+export async function findContradictions(
+  db: Db,
+  check: RecordCheck,
+  event: EventNo,
+  limit: number,
+): Promise<{ rows: RecordContradiction[]; total: number }> {
+  const rows = await db.query<RecordContradiction & { total: number }>(
+    `audit_${check.name}`,
+    `SELECT found.*, count(*) OVER () AS total FROM (${check.text}) AS found LIMIT ${limit}`,
+    [event],
+  );
+  const total = rows[0]?.total ?? 0;
+  return { rows: rows.map(({ seat, order, hold, says }) => ({ seat, order, hold, says })), total };
+}
+
+/** A check that a unique index is there, valid and unique: it is what keeps the promise while nobody looks. */
+export function indexCheck(
+  promise: string,
+  table: string,
+  columns: string,
+  /** Part of its condition, and which rows that makes, in words; empty: of all. */
+  condition: string,
+  rows: string,
+  /** How the definition begins its columns, as a LIKE pattern, where they are not plain columns. */
+  definition = `%(${columns})%`,
+): RecordCheck {
+  const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').replace(/_$/, '');
+  const index = `the unique index on ${table} (${columns})${rows ? ` of ${rows}` : ''}`;
+  const own = ['tickets', 'seats', 'holds'].includes(table);
+  return {
+    promise,
+    name,
+    looks: `${index} stands`,
+    remedy: 'Stop selling and make the index again (migrations/): without it nothing keeps a second one out.',
+    text: `
+      SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
+             'no valid unique index on ${table} (${columns})${condition ? ` where ${condition.replace(/'/g, "''")}` : ''}' AS says
+      WHERE $1::integer IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_index i
+        WHERE i.indrelid = to_regclass(${own ? `'${table}_' || $1` : `'${table}'`})
+          AND i.indisunique AND i.indisvalid AND i.indisready
+          AND pg_get_indexdef(i.indexrelid) LIKE '${definition.replace(/'/g, "''")}'
+          AND coalesce(pg_get_expr(i.indpred, i.indrelid), '') LIKE '%${condition}%')`,
+  };
+}

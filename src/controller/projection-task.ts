@@ -1,0 +1,175 @@
+import type { Events } from '../catalogue/events.ts';
+import type { EventNo, PartitionNo } from '../core/hold.ts';
+import { seatStates } from '../core/hold.ts';
+import type { SeatNo } from '../core/seat-map.ts';
+import type { Arbiter, DecidedPhase } from '../inventory/arbiter.ts';
+import { decidedPhase, decidedSeats, type OrderedHolds, orderedHolds } from '../orders/projection.ts';
+import type { DecidedSeat } from '../orders/record.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { StoreFault } from '../runtime/store-fault.ts';
+import type { LeaderTask } from './controller.ts';
+
+/**
+ * Redis is told what Postgres decided by the process that decided it. What did not arrive (the process died, the connection
+ * broke, the partition was just moving) the leader finds and tells again, so that both agree seat by seat within seconds (S8).
+ */
+export interface ProjectionTask extends LeaderTask {
+  /** A change that should not wait for the next tick: a phase, a partition that has just come to its Redis. */
+  soon(event: EventNo): void;
+}
+
+/** The seats of a whole house are compared every other tick; orders, phases and whoever cannot wait in each. */
+const compareEveryTicks = 2;
+/** What was decided this long before the last tick that arrived is told again: it may have been committed only afterwards. */
+const recentMs = 30_000;
+/** A leader that has just taken over does not know what was told before: a payment's whole time. */
+const firstLookMs = 20 * 60_000;
+const toldAtOnce = 2_000;
+
+export function createProjectionTask(options: {
+  db: Db;
+  events: Pick<Events, 'modes'>;
+  /** The routed one. */
+  arbiter: Pick<Arbiter, 'project' | 'load' | 'snapshot'>;
+  /** Postgres's own, whose snapshot is what was decided. */
+  postgres: Pick<Arbiter, 'snapshot'>;
+  clock: Pick<Clock, 'monotonic'>;
+  log: Logger;
+}): ProjectionTask {
+  const { db, events, arbiter, postgres, clock, log } = options;
+  /** By partition: under which term and epoch its Redis took everything, and when the last telling that it took began. */
+  const told = new Map<string, { under: string; at: number }>();
+  const running = new Map<EventNo, Promise<void>>();
+
+  async function tellAll(event: EventNo, term: number, compare: boolean): Promise<void> {
+    const rows = (await events.modes(event)).filter(({ mode }) => mode === 'redis');
+    if (rows.length === 0) return;
+    const began = clock.monotonic();
+    const toldAt = ({ partition, epoch }: { partition: PartitionNo; epoch: number }): number | null => {
+      const last = told.get(`${event}/${partition}`);
+      return last?.under === `${term}/${epoch}` ? last.at : null;
+    };
+    const isNew = (row: { partition: PartitionNo; epoch: number }): boolean => toldAt(row) === null;
+    const first = rows.some(isNew);
+    const since = Math.min(...rows.map((row) => toldAt(row) ?? began));
+    const withinMs = Math.ceil(began - since) + (first ? firstLookMs : recentMs);
+    const [phase, orders] = await Promise.all([
+      decidedPhase(db, event),
+      orderedHolds(db, event, { withinMs, open: first }),
+    ]);
+    for (const row of rows) {
+      const { partition, epoch } = row;
+      try {
+        const seats = compare || isNew(row) ? await differences(event, partition, epoch) : [];
+        const holds = orders.find((each) => each.partition === partition);
+        if (!(await tell(event, partition, seats, phase, holds))) continue;
+        told.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
+      } catch (error) {
+        // A Redis that is away is the watch's to see, and keeps nobody else's from being told.
+        if (!(error instanceof StoreFault)) throw error;
+        log.debug({ err: error, event, partition }, 'Redis could not be told');
+      }
+    }
+  }
+
+  /** Seats of which the partition's Redis believes something else than was decided; it first learns of those it does not know. */
+  async function differences(event: EventNo, partition: PartitionNo, epoch: number): Promise<DecidedSeat[]> {
+    // Redis first: what is decided in between looks like a difference and is told twice, which does nothing.
+    const { codes } = await arbiter.snapshot(event, partition);
+    const decided = await postgres.snapshot(event, partition);
+    const unknown: SeatNo[] = [];
+    const other: SeatNo[] = [];
+    decided.codes.forEach((code, seat) => {
+      if (code === foreign) return;
+      const seen = codes[seat] ?? foreign;
+      if (seen === foreign) unknown.push(seat);
+      else if (decidedCode(seen) !== decidedCode(code)) other.push(seat);
+    });
+    if (unknown.length > 0) {
+      const seats = await decidedSeats(db, event, unknown);
+      await arbiter.load({ event, partition, epoch, seats });
+    }
+    if (other.length > 0)
+      log.debug({ event, partition, seats: other.length }, 'seats are told to Redis again');
+    return other.length > 0 ? await decidedSeats(db, event, other) : [];
+  }
+
+  /** Returns whether all of it arrived. */
+  async function tell(
+    event: EventNo,
+    partition: PartitionNo,
+    changes: DecidedSeat[],
+    phase: DecidedPhase,
+    holds: OrderedHolds | undefined,
+  ): Promise<boolean> {
+    const { ordered = [], ended = [] } = holds ?? {};
+    const most = Math.max(1, changes.length, ordered.length, ended.length);
+    for (let from = 0; from < most; from += toldAtOnce) {
+      const part = <Item>(all: Item[]): Item[] => all.slice(from, from + toldAtOnce);
+      const arrived = await arbiter.project({
+        event,
+        partition,
+        changes: part(changes),
+        ordered: part(ordered),
+        ended: part(ended),
+        phase,
+      });
+      if (!arrived) return false;
+    }
+    return true;
+  }
+
+  /** One after the other per event. */
+  function next(event: EventNo, term: number, compare: boolean): Promise<void> {
+    const before = running.get(event) ?? Promise.resolve();
+    const done = before
+      .then(() => tellAll(event, term, compare))
+      .catch((error: unknown) => {
+        if (!(error instanceof StoreFault)) throw error;
+        log.debug({ err: error, event }, 'Redis could not be told');
+      });
+    running.set(
+      event,
+      done.catch(() => {}),
+    );
+    return done;
+  }
+
+  const lastTerm = new Map<EventNo, number>();
+  return {
+    name: 'projection',
+    async run({ event, term, tick }) {
+      lastTerm.set(event, term);
+      await next(event, term, tick % compareEveryTicks === 0);
+    },
+    soon(event) {
+      const term = lastTerm.get(event);
+      if (term === undefined) return;
+      next(event, term, true).catch((err: unknown) => log.warn({ err, event }, 'Redis could not be told'));
+    },
+  };
+}
+
+/** Tells the partitions of an event that are in Redis its phase, at once: nobody shall hold in a sale that was paused. */
+export async function projectPhase(
+  parts: { events: Pick<Events, 'modes'>; arbiter: Pick<Arbiter, 'project'> },
+  event: EventNo,
+  phase: DecidedPhase,
+): Promise<void> {
+  const rows = (await parts.events.modes(event)).filter(({ mode }) => mode !== 'postgres');
+  await Promise.all(
+    rows.map(({ partition }) =>
+      parts.arbiter.project({ event, partition, changes: [], ordered: [], ended: [], phase }),
+    ),
+  );
+}
+
+const foreign = 255;
+const held = seatStates.indexOf('held');
+
+/** A held seat is one that nothing was decided about. */
+function decidedCode(code: number): number {
+  return code === held ? 0 : code;
+}
