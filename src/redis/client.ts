@@ -1,7 +1,7 @@
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type Random, systemRandom } from '../runtime/random.ts';
-import { parseRedisUrl } from '../runtime/runtime/redis-url.ts';
+import { parseRedisUrl } from '../runtime/redis-url.ts';
 import { faultOfReply, RedisFault } from './faults.ts';
 import { infoFields } from './launch.ts';
 import type { RedisIdentity, RedisLink } from './link.ts';
