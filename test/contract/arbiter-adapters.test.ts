@@ -4,16 +4,18 @@ import path from 'node:path';
 import test from 'node:test';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 
-const inventory = path.join(projectDir, 'src/inventory');
+/** `InProcess` to `in-process`. */
+const dashed = (name: string): string => name.replace(/(?<=[a-z])(?=[A-Z])/g, '-').toLowerCase();
 
 test('every arbiter adapter is held to the contract suite', () => {
-  const adapters = fs
-    .readdirSync(inventory)
-    .filter((file) => file.endsWith('.ts'))
-    .filter((file) =>
-      /export function create\w+Arbiter\(/.test(fs.readFileSync(path.join(inventory, file), 'utf8')),
-    )
-    .map((file) => path.basename(file, '.ts'));
+  const adapters = ['src/inventory', 'models'].flatMap((folder) =>
+    fs
+      .readdirSync(path.join(projectDir, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => fs.readFileSync(path.join(projectDir, folder, file), 'utf8'))
+      .flatMap((text) => [...text.matchAll(/export function create(\w+)Arbiter\(/g)])
+      .map((match) => dashed(match[1]!)),
+  );
   for (const known of ['in-process', 'postgres', 'redis']) {
     assert.ok(adapters.includes(known), `${known} among ${adapters}`);
   }
