@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -13,25 +12,9 @@ import {
   SetupProblem,
   say,
 } from './prepare.mjs';
+import { chromium, findOrInstall, nginx, redis } from './programs.mjs';
 
 const inCi = process.env.CI === 'true';
-const chromium = {
-  what: 'Chromium',
-  package: 'chromium',
-  variable: 'ONSALE_TEST_CHROMIUM',
-  skipped: 'THE BROWSER TESTS ARE',
-  names: ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
-  elsewhere: ['/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'],
-};
-const nginx = {
-  what: 'nginx',
-  package: 'nginx-light',
-  variable: 'ONSALE_TEST_NGINX',
-  skipped: 'THE SOAK TEST IS',
-  names: ['nginx'],
-  elsewhere: ['/usr/sbin/nginx'],
-};
-
 /** Answers the exit code. The last lines printed are the test runner's own summary. */
 export async function runAllTests(filters) {
   const everything = filters.length === 0;
@@ -41,7 +24,7 @@ export async function runAllTests(filters) {
     [nginx, 'load'],
   ]) {
     if (everything || filters.some((filter) => filter.includes(part)))
-      env[program.variable] = await ensureProgram(program);
+      env[program.variable] = await programFor(program);
   }
   if (everything) {
     // All of them, then the verdict: one run shows every mistake.
@@ -56,7 +39,8 @@ export async function runAllTests(filters) {
     if (everything || inCi || !(error instanceof SetupProblem)) throw error;
     say(error.message);
   }
-  if (everything || filters.some((filter) => filter !== 'unit')) env.ONSALE_TEST_REDIS = await ensureRedis();
+  if (everything || filters.some((filter) => filter !== 'unit'))
+    env[redis.variable] = await programFor(redis);
   return await withPostgres(async (url) => {
     env.ONSALE_TEST_POSTGRES = url;
     const program = path.join(root, 'scripts/run-tests.mjs');
@@ -110,56 +94,12 @@ async function engine(name) {
   return await import(pathToFileURL(path.join(root, 'src', name)).href);
 }
 
-/** The program's path, or an empty text: the tests that need a Redis then count as skipped. */
-async function ensureRedis() {
-  if (process.env.ONSALE_TEST_REDIS) return process.env.ONSALE_TEST_REDIS;
-  const { findOrInstallRedis } = await engine('redis/install.ts');
-  try {
-    return findOrInstallRedis(say);
-  } catch (error) {
-    if (error.code !== 'no_binary') throw error;
-    const sentence = `${error.message} Or name one in ONSALE_TEST_REDIS`;
-    if (inCi) throw new SetupProblem(`${sentence}; with CI=true nothing may be skipped.`);
-    say(`\n!!! THE TESTS OF REDIS ARE SKIPPED. ${sentence}.\n`);
-    return '';
-  }
-}
-
 /** The program's path, or an empty text: the tests that need it then count as skipped. */
-async function ensureProgram(program) {
-  const present = findProgram(program);
-  if (present) return present;
-  const canInstall = process.getuid?.() === 0 && spawnSync('apt-get', ['--version']).status === 0;
-  if (canInstall) {
-    say(`Installing ${program.package} for the tests …`);
-    await installPackage(program.package);
-    const installed = findProgram(program);
-    if (installed) return installed;
-  }
+async function programFor(program) {
+  const found = await findOrInstall(program);
+  if (found) return found;
   const sentence = `There is no ${program.what} here: install it (Debian: apt-get install ${program.package}) or name one in ${program.variable}`;
   if (inCi) throw new SetupProblem(`${sentence}; with CI=true nothing may be skipped.`);
   say(`\n!!! ${program.skipped} SKIPPED. ${sentence}.\n`);
   return '';
-}
-
-/** Only the program is wanted: a policy keeps Debian from starting a server with it. */
-async function installPackage(name) {
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  const policy = '/usr/sbin/policy-rc.d';
-  const isOurs = !fs.existsSync(policy);
-  if (isOurs) fs.writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
-  try {
-    await runTelling('updating the package lists', 'apt-get', ['-qq', 'update'], env);
-    const install = ['-qq', '-y', '--no-install-recommends', 'install', name];
-    await runTelling('installing', 'apt-get', install, env);
-  } finally {
-    if (isOurs) fs.rmSync(policy, { force: true });
-  }
-}
-
-function findProgram({ variable, names, elsewhere }) {
-  if (process.env[variable]) return process.env[variable];
-  const folders = (process.env.PATH ?? '').split(path.delimiter);
-  const candidates = folders.flatMap((folder) => names.map((name) => path.join(folder, name)));
-  return [...candidates, ...elsewhere].find((file) => fs.existsSync(file)) ?? '';
 }

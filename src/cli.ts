@@ -23,7 +23,7 @@ import { registerWebhookCommands } from './cli/webhooks.ts';
 import { createDb, type Db } from './postgres/db.ts';
 import { PostgresFault } from './postgres/install.ts';
 import { PostgresAway, postgresAnswers } from './postgres/wait.ts';
-import { RedisServerFault } from './redis/install.ts';
+import { RedisServerFault } from './redis/program.ts';
 import { systemClock } from './runtime/clock.ts';
 import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';

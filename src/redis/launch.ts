@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { exitOf } from '../runtime/child-exit.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { cleanEnvironment, isAlive, signal } from '../runtime/private-server.ts';
-import { RedisServerFault } from './install.ts';
+import { RedisServerFault } from './program.ts';
 
 export interface RedisLaunch {
   /** redis-server or valkey-server. */

@@ -4,7 +4,6 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { claimFolder, FolderInUse, isAlive, processIdentity, signal } from '../runtime/private-server.ts';
 import { type Random, systemRandom } from '../runtime/random.ts';
-import { findOrInstallRedis, RedisServerFault } from './install.ts';
 import {
   askRedis,
   freePort,
@@ -13,6 +12,7 @@ import {
   type RedisProcess,
   stopRedisProcess,
 } from './launch.ts';
+import { RedisServerFault, requireRedis } from './program.ts';
 
 export interface RedisServerOptions {
   /** Our folder: made if missing; holds the server's settings, password and log. */
@@ -24,8 +24,6 @@ export interface RedisServerOptions {
   log: Logger;
   clock: Clock;
   random?: Random;
-  /** Told what is being waited for, a line each. */
-  onProgress?: (line: string) => void;
   /** Told once when the server died and could not be brought back. Nothing is lost: Postgres arbitrates. */
   onFailure?: (fault: Error) => void;
 }
@@ -37,8 +35,6 @@ export interface RedisServer {
   /** Of the run there is now, or was last. */
   readonly pid: number;
   readonly runId: string;
-  /** True: it was still running from an earlier process of ours that died. */
-  readonly adopted: boolean;
   /** Ends it. Repeat calls get the same promise. */
   stop(): Promise<void>;
   /** For trying what its loss does: killed at once, and gone until `start`. */
@@ -63,15 +59,15 @@ interface Files {
 }
 
 /**
- * Starts, or adopts, a private Redis (or Valkey) and keeps it running until `stop`: on 127.0.0.1 only, behind a generated
- * password, nothing saved, nothing evicted. As root on Debian the program is installed when it is missing.
+ * Starts a private Redis (or Valkey) and keeps it running until `stop`: on 127.0.0.1 only, behind a generated password, nothing
+ * saved, nothing evicted. The program must be on the PATH.
  *
  * Throws RedisServerFault, whose message says what to do.
  */
 export async function startRedis(options: RedisServerOptions): Promise<RedisServer> {
   const { clock, log, settings } = options;
   const begun = await begin(options);
-  const { binary, files, password, adopted } = begun;
+  const { binary, files, password } = begun;
   let { running } = begun;
   const { port } = running;
   let stopping: Promise<void> | undefined;
@@ -127,7 +123,6 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
     get runId() {
       return running.runId;
     },
-    adopted,
     stop: () => {
       stopping ??= stopOnce();
       return stopping;
@@ -153,22 +148,21 @@ interface Begun {
   files: Files;
   password: string;
   running: RedisProcess;
-  adopted: boolean;
   /** Gives the folder free. */
   release(): void;
 }
 
 async function begin(options: RedisServerOptions): Promise<Begun> {
-  const { onProgress = () => {}, random = systemRandom } = options;
-  const binary = findOrInstallRedis(onProgress);
+  const { clock, log, random = systemRandom } = options;
+  const binary = requireRedis();
   const files = filesOf(options.dataDir);
   makeHome(files.home);
   const release = claim(files.home);
   try {
     const password = readOrMakePassword(files, random);
-    const found = await adopt(files, password, options);
-    const running = found ?? (await launchOnPort(binary, files, password, options));
-    return { binary, files, password, running, adopted: found !== undefined, release };
+    await endLeftOver(files, clock, log);
+    const running = await launchOnPort(binary, files, password, options);
+    return { binary, files, password, running, release };
   } catch (error) {
     release();
     throw error;
@@ -237,23 +231,12 @@ function aliveOne(files: Files): Remembered | undefined {
   return known && isAlive(known.pid) && processIdentity(known.pid) === known.identity ? known : undefined;
 }
 
-/** What a killed process of ours left running: taken over if it answers as it was, otherwise ended. */
-async function adopt(
-  files: Files,
-  password: string,
-  { port, clock, log }: RedisServerOptions,
-): Promise<RedisProcess | undefined> {
-  const known = aliveOne(files);
-  if (!known) return undefined;
-  const found: RedisProcess = { ...known, exited: goneByPolling(known.pid, clock) };
-  const samePort = port === undefined || port === known.port;
-  if (samePort && (await runIdAt(known.port, password)) === known.runId) {
-    log.info({ pid: known.pid, port: known.port }, 'adopted the Redis of an earlier run that was killed');
-    return found;
-  }
-  log.info({ pid: known.pid }, 'stopping the Redis of an earlier run that was killed');
-  await stopRedisProcess(found, clock);
-  return undefined;
+/** Ends the server that a killed process of ours left running. Nothing is lost with it: Postgres has what was decided. */
+async function endLeftOver(files: Files, clock: Clock, log: Logger): Promise<void> {
+  const left = aliveOne(files);
+  if (!left) return;
+  log.info({ pid: left.pid }, 'stopping the Redis of an earlier run that was killed');
+  await stopRedisProcess({ ...left, exited: goneByPolling(left.pid, clock) }, clock);
 }
 
 async function launchOnPort(

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
-import { findRedis } from '../../src/redis/install.ts';
+import { findRedis } from '../../src/redis/program.ts';
 import { shortFaults } from '../soak/faults.ts';
 import { findNginx } from '../soak/nginx.ts';
 import { playSoak } from '../soak/play.ts';

@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { machineOf } from '../../bench/machine.ts';
-import { findRedis } from '../../src/redis/install.ts';
+import { findRedis } from '../../src/redis/program.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { testScope } from '../support/app.ts';

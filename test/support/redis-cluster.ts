@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
-import { RedisServerFault } from '../../src/redis/install.ts';
 import { infoFields, portIfFree } from '../../src/redis/launch.ts';
+import { RedisServerFault } from '../../src/redis/program.ts';
 import { slotCount, slotOf } from '../../src/redis/slots.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { type TestRedis, testRedis } from './redis.ts';

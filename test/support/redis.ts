@@ -3,7 +3,6 @@ import os from 'node:os';
 import path from 'node:path';
 import { after } from 'node:test';
 import { Redis } from 'ioredis';
-import { findRedis, RedisServerFault } from '../../src/redis/install.ts';
 import {
   endWithParent,
   freePort,
@@ -12,6 +11,7 @@ import {
   type RedisProcess,
   stopRedisProcess,
 } from '../../src/redis/launch.ts';
+import { findRedis, RedisServerFault } from '../../src/redis/program.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 
 /**

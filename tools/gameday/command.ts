@@ -7,7 +7,7 @@ import { counted } from '../../src/core/counted.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
 import type { Db } from '../../src/postgres/db.ts';
-import { findOrInstallRedis } from '../../src/redis/install.ts';
+import { requireRedis } from '../../src/redis/program.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { createShutdown, type Shutdown } from '../../src/runtime/shutdown.ts';
 import { brokenOff, type RoundResult, roundLine, summaryTable, targets } from './results.ts';
@@ -96,7 +96,7 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
   }
   const rounds = keptRounds(wanted.resume, fail);
   if (!rounds) return;
-  const binary = findOrInstallRedis(say);
+  const binary = requireRedis();
   const shutdown = createShutdown({ clock, log, deadlineMs: 60_000 });
   const deaf = shutdown.listen();
   const seed = wanted.seed === undefined ? 1 + random.int(2 ** 31 - 1) : Number(wanted.seed);
