@@ -65,7 +65,11 @@ export async function openJournal<T>(path: string, onRecord: (record: T) => void
 /** The file's name is on disk only once its directory is. */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r');
-  await directory.sync().finally(() => directory.close());
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
 }
 
 /**

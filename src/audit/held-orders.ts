@@ -113,7 +113,10 @@ function endBefore(order: OrderOfHold, { state, deadline }: StoredHold): string 
     // Also what is left of giving back a hold that had been forgotten, long after its order: an unpaid one's never is.
     case 'tombstone':
       return isOpen(order.state) || wasBefore ? 'was given back' : null;
-    default:
+    case 'live':
+    case 'ordered':
+    case 'ended':
+    case 'expired':
       return wasBefore ? 'lapsed' : null;
   }
 }

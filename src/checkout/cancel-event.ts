@@ -185,8 +185,13 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
       case 'not_valid':
       case 'nothing':
         throw new Error(`order ${order} cannot be refunded: ${JSON.stringify(outcome)}`);
-      default:
-        // Its payment is being ended, or somebody else was there first.
+      // Its payment is being ended, or another process was there first.
+      case 'ending':
+      case 'left':
+      case 'mismatch':
+      case 'not_paid':
+      case 'repeated':
+      case 'unknown_order':
         return;
     }
   }

@@ -58,8 +58,8 @@ async function forgetCommand(context: CliContext, flags: ForgetFlags, command: C
         return context.fail(['Nothing was deleted:', ...unforgettableLines(outcome)].join('\n  '));
       case 'unknown_order':
         return context.fail(`There is no order ${flags.order}.`);
-      default:
-        throw new Error(`unexpected outcome ${outcome.kind}`);
+      case 'not_confirmed':
+        throw new Error('only an organiser’s question from the page needs to be confirmed');
     }
   });
 }

@@ -62,7 +62,9 @@ async function nextPhase(
     }
     case 'paused':
       return ends ? 'closed' : null;
-    default:
+    case 'draft':
+    case 'closed':
+    case 'cancelled':
       return null;
   }
 }

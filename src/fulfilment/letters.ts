@@ -229,6 +229,7 @@ function failedWhy({ reason, eventName }: IssuedOrder): string {
       return 'No more tickets for this event can be bought with the card that you used.';
     case 'payment_mismatch':
       return 'The payment did not match your order, so it was not accepted.';
+    case null:
     default:
       return 'Your seats could not be kept for you. We are sorry.';
   }

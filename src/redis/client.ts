@@ -117,7 +117,7 @@ async function callOn(
       }
       const redirection = redirectionOf(error.message, hostOf(node.at));
       if (!redirection) {
-        if (/READONLY|LOADING|MASTERDOWN/.test(error.message)) node.confirm(0);
+        if (/READONLY|LOADING|MASTERDOWN/.test(error.message)) void node.confirm(0);
         throw faultOfReply(error, node.at);
       }
       asking = redirection.kind === 'ASK';

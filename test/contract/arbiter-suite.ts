@@ -14,8 +14,9 @@ export function arbiterSuite(
   makeWorld: (t: TestContext) => Promise<ArbiterWorld>,
   { skip = false, without = [] }: { skip?: string | false; without?: readonly 'grace'[] } = {},
 ): void {
-  const clause = (title: string, run: (world: ArbiterWorld, t: TestContext) => Promise<void>) =>
-    test(`${adapter}: ${title}`, { skip }, async (t) => run(await makeWorld(t), t));
+  const clause: Clause = (title, run) => {
+    void test(`${adapter}: ${title}`, { skip }, async (t) => run(await makeWorld(t), t));
+  };
 
   claims(clause);
   time(clause);

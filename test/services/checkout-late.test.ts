@@ -306,7 +306,7 @@ async function ordered({ desk: own, buy }: Hall, visitor: string, seats: number[
 
 for (const mode of ['postgres', 'redis'] as const) {
   const skip = mode === 'redis' && withoutRedis;
-  const run = (title: string, work: () => Promise<void>) => test(title, { skip }, work);
+  const run = (title: string, work: () => Promise<void>): void => void test(title, { skip }, work);
 
   run(
     `${mode}: S3, S5: a late success takes no seat that somebody holds by now; free ones it does, for good`,

@@ -125,7 +125,11 @@ test(`P4: authorise, capture and void answered by ${noVerdicts.join(', ')}: unkn
     const intent = (await simulator.ledgerOf(object)).intents[0];
     if (!shut.some((one) => one.route === route && one.order === intent?.reference)) return call();
     const id = await simulator.fault('closed');
-    return call().finally(() => simulator.endFault(id));
+    try {
+      return await call();
+    } finally {
+      await simulator.endFault(id);
+    }
   }
   // One after the other: while the provider is away, it is so for everybody.
   for (const { order } of orders) await dying.checkout.pay(payCommand(order, 'pm_card_visa'));

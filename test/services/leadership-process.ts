@@ -45,11 +45,13 @@ const controller = createController({
   tasks: [slowPublish],
 });
 controller.start(testLoops());
-process.on('SIGTERM', async () => {
+process.on('SIGTERM', () => void stop());
+
+async function stop(): Promise<void> {
   await controller.stop();
   await db.close();
   say({ did: 'stopped' });
   process.exit(0);
-});
+}
 // Without its parent it must not go on.
 process.stdin.resume().on('end', () => process.exit(1));

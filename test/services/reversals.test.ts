@@ -32,11 +32,12 @@ before(async () => {
   receiver = createServer((req, res) => {
     const chunks: Buffer[] = [];
     req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', async () => {
+    const take = async (): Promise<void> => {
       const event = provider.parseWebhook(Buffer.concat(chunks), String(req.headers['stripe-signature']));
       if (event) await desk.checkout.providerEvent({ ...event, foreign: event.madeBy === 'others' });
       res.writeHead(event ? 200 : 400).end();
-    });
+    };
+    req.on('end', () => void take());
   });
   await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
   await simulator.webhooksTo(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);

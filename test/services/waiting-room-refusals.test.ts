@@ -92,7 +92,11 @@ test('W1: an opening that was certainly refused leaves no gap, one with an unkno
   opensBy(async (at) => {
     opened += 1;
     await full();
-    return store.open(at).finally(roomy);
+    try {
+      return await store.open(at);
+    } finally {
+      await roomy();
+    }
   });
   await process.stores.refresh(event, 1);
   assert.equal(await join(), 1);

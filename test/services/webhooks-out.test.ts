@@ -403,12 +403,13 @@ test('every attempt comes to an end within its time, whatever the receiver says;
   const against = async (...texts: string[]) => {
     const server = net.createServer((socket) => {
       socket.on('error', () => {});
-      socket.once('data', async () => {
+      const reply = async (): Promise<void> => {
         for (const text of texts) {
           socket.write(text);
           await systemClock.sleep(10);
         }
-      });
+      };
+      socket.once('data', () => void reply());
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

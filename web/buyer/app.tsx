@@ -173,7 +173,7 @@ function noticeText(state: BuyerState): string | null {
       return texts.basket.swapped;
     case 'not_as_asked':
       return texts.map.best.notAsAsked;
-    default:
+    case null:
       return null;
   }
 }

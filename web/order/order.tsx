@@ -200,6 +200,7 @@ function sayCancelled(order: OrderAnswer, reason: string, again: Said['link']): 
       return order.refunds?.length === 0
         ? { title: words.cancelledTitle, text: [words.cancelledUnpaid], tone: 'warn' }
         : { title: words.refundedTitle, text: [reason, ...money], tone: 'warn' };
+    case null:
     default:
       return { title: words.cancelledTitle, text: money, tone: 'warn' };
   }

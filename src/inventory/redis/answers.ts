@@ -128,6 +128,13 @@ export function holdOutcomeOf(reply: unknown, command: HoldCommand, quantity: nu
     case 'hold_gone':
     case 'too_late':
       return { kind: code };
+    case 'stale':
+    case 'extended':
+    case 'bound':
+    case 'released':
+    case 'recovered':
+    case 'found':
+    case 'done':
     default:
       throw unexpected(code, 'hold');
   }
