@@ -87,7 +87,7 @@ interface Watched {
 }
 
 /**
- * The leader's eye on Redis (design §4.4): takes a partition to Postgres when its Redis is lost, and back when there is one to
+ * The leader's eye on Redis: takes a partition to Postgres when its Redis is lost, and back when there is one to
  * trust. A loop of its own, since a loss has to be seen within two seconds whatever else the leader does. What it changes is
  * conditional on the term; two leaders, or one that was paused, do no harm.
  */

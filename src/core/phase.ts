@@ -28,7 +28,7 @@ export function phasesByHand(phase: Phase): readonly Phase[] {
   return phaseTransitions[phase].filter((next) => next !== 'cancelled' || phase === 'draft');
 }
 
-/** What buyers may do in which phase (design §4.1). */
+/** What buyers may do in which phase. */
 const allowed = {
   join: ['pre_queue', 'open', 'paused', 'sold_out'],
   redeem: ['open'],

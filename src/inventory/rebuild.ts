@@ -53,7 +53,7 @@ class Given {
 }
 
 /**
- * Fills a Redis with what Postgres knows of a partition and hands the partition over (design §4.4):
+ * Fills a Redis with what Postgres knows of a partition and hands the partition over:
  * begin → load the seats → remember the holds → move → what changed, and open → flip. Everything that takes long is done before
  * the move, and the move is three questions long: in a busy process each waits its turn. Each step is conditional: in Postgres
  * on the leader's term and on this rebuild being the last begun, in Redis on its epoch; so one that was paused and wakes

@@ -79,7 +79,7 @@ interface At {
 
 /**
  * The arbiter that the rest of the program calls: of each partition's stores the one that its row in Postgres names
- * (design §4.4). It decides nothing itself. What keeps it harmless when it is late or wrong: Postgres's own functions read the
+ *. It decides nothing itself. What keeps it harmless when it is late or wrong: Postgres's own functions read the
  * row behind the event's lock, Redis compares the epoch within the script, and no hold becomes an order but through Postgres,
  * under the epoch of that instant.
  */

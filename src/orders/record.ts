@@ -79,7 +79,7 @@ export const eventSettingsDefault: EventSettings = {
   orderFee: 0,
 };
 
-/** What the arbiter of a partition is just now (design §4.4). */
+/** What the arbiter of a partition is just now. */
 export interface PartitionMode {
   partition: PartitionNo;
   mode: 'postgres' | 'moving' | 'redis';

@@ -3,7 +3,7 @@ export { RedisFault, type RedisReason } from './faults.ts';
 
 /**
  * One Redis (or Valkey): a single server, or a cluster reached through any of its nodes. Calls scripts by their SHA, on the
- * node that serves the keys' hash tag, and only on a node whose run is trusted for that tag (design §4.4): one that was
+ * node that serves the keys' hash tag, and only on a node whose run is trusted for that tag: one that was
  * restarted, promoted, or a replica for a while, is another, whatever its memory says.
  */
 export interface RedisStore {

@@ -3,7 +3,7 @@ import { admissionSettingsDefault } from '../../src/core/admission.ts';
 import { until } from '../support/app.ts';
 import { startRedisApp } from '../support/redis-app.ts';
 
-// The bound of design §4.2: open sessions × share who hold × seats per hold ≤ seats free.
+// The bound: open sessions × share who hold × seats per hold ≤ seats free.
 test('the leader learns from holds in Redis how many seats a session takes', {
   timeout: 60_000,
 }, async (t) => {

@@ -17,7 +17,7 @@ import { type RedisApp, startRedisApp } from '../support/redis-app.ts';
 import { serverProcess } from '../support/server-process.ts';
 import { auditEvent } from '../support/stage.ts';
 
-/** What the promises of design §4.4 give a buyer when a Redis is lost in one of its ways. Side by side: most of it is waiting. */
+/** What promise D1 gives a buyer when a Redis is lost in one of its ways. Side by side: most of it is waiting. */
 
 /** Two seconds, and one of refused grants, on a machine of its own: gameday measures that. Here other tests run beside. */
 const busyLossMs = 8_000;

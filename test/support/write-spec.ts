@@ -1,23 +1,27 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { projectDir } from '../../src/runtime/project-dir.ts';
-import { titlesOf } from './tidy-rules.ts';
+import { promisesOf, titlesOf } from './tidy-rules.ts';
 
 const specPath = path.join(projectDir, 'docs/SPEC.md');
+const listPath = path.join(projectDir, 'docs/reference/promises-and-tests.md');
 
-/** docs/SPEC.md with the list of tests under each promise as the test files have them now. */
-export function specWithTests(): { before: string; now: string } {
-  const before = readFileSync(specPath, 'utf8');
+const head = `# Promises and their tests
+
+The tests whose titles carry the number of a promise of [the specification](../SPEC.md). Written by
+\`node --import tsx test/support/write-spec.ts\`; a test compares.
+`;
+
+/** docs/reference/promises-and-tests.md as it is, and as the test files have it now. */
+export function promisesWithTests(): { before: string; now: string } {
   const tests = testTitles();
-  const lines = before.split('\n').filter((line) => !line.startsWith('  - `test/'));
-  const now = lines.flatMap((line) => {
-    const promise = /^- \*\*([SPWD]\d+)\*\*/.exec(line)?.[1];
-    if (!promise) return [line];
-    const own = tests.filter(({ title }) => new RegExp(`\\b${promise}\\b`).test(title));
-    return [line, ...own.map(({ file, title }) => `  - \`${file}\` ${title}`)];
+  const promises = promisesOf(readFileSync(specPath, 'utf8')).map((promise) => {
+    const proofs = tests.filter(({ title }) => new RegExp(`\\b${promise}\\b`).test(title));
+    return `\n## ${promise}\n\n${proofs.map(({ file, title }) => `- \`${file}\` ${title}\n`).join('')}`;
   });
-  return { before, now: now.join('\n') };
+  const before = existsSync(listPath) ? readFileSync(listPath, 'utf8') : '';
+  return { before, now: head + promises.join('') };
 }
 
 function testTitles(): { file: string; title: string }[] {
@@ -28,14 +32,14 @@ function testTitles(): { file: string; title: string }[] {
   return files.flatMap((file) =>
     titlesOf(readFileSync(path.join(projectDir, file), 'utf8'))
       .map((title) => title.replace(/\s+/g, ' ').replaceAll('`', "'"))
-      // A contract's title begins with the store that it is run on, each in turn.
+      // The title of a contract test begins with the store that it runs on.
       .map((title) => ({ file, title: title.replace(/^\$\{name\}: /, '') }))
-      // Titles with a computed part stand in a suite whose own name says enough.
+      // A title with a computed part belongs to a suite whose own name says enough.
       .filter(({ title }) => !title.includes('${')),
   );
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { before, now } = specWithTests();
-  if (before !== now) writeFileSync(specPath, now);
+  const { before, now } = promisesWithTests();
+  if (before !== now) writeFileSync(listPath, now);
 }
