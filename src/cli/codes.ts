@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { CsvError, parse } from 'csv-parse/sync';
 import { counted } from '../core/counted.ts';
 import { canonicalCode } from '../core/prices.ts';
-import { HttpProblem } from '../http/errors.ts';
+import { Problem } from '../core/problems.ts';
 import { type CodesWish, codesFile, makeCodes } from '../http/organiser-codes.ts';
 import {
   type AccessCode,
@@ -128,7 +128,7 @@ async function createCommand(
       );
       context.print(flags.json ? JSON.stringify(made) : made.codes.join('\n'));
     } catch (error) {
-      if (!(error instanceof HttpProblem)) throw error;
+      if (!(error instanceof Problem)) throw error;
       const { codes } = error.options.extra ?? {};
       context.fail(Array.isArray(codes) ? `${error.message} ${codes.join(', ')}` : error.message);
     }

@@ -1,13 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { EventId, EventNo } from '../core/hold.ts';
 import { areNone, canonicalCode, hasLocks, noRights, type Rights, rightsMissing } from '../core/prices.ts';
+import { type Problem, problem } from '../core/problems.ts';
 import type { CodeLook } from '../orders/access-codes.ts';
 import type { CodeRefusal, EventRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
-import { type HttpProblem, problem } from './errors.ts';
 import { visitorCookie } from './visitor.ts';
 
 /** What this request's access code opens. `refused`: why the one that it carries opens nothing. */
@@ -140,7 +140,7 @@ function sentenceOf(event: EventRecord, { categories, kinds, presale }: Rights):
 }
 
 /** Why a code cannot be used, as the buyer is told. */
-export function problemOfCode(why: CodeRefusal, seatsMax?: number | null): HttpProblem {
+export function problemOfCode(why: CodeRefusal, seatsMax?: number | null): Problem {
   const field = '/code';
   switch (why) {
     case 'unknown':

@@ -1,5 +1,5 @@
+import { problem } from '../core/problems.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { problem } from './errors.ts';
 
 /** How fast one subject (a visitor, an address range) may try. */
 export interface AttemptPolicy {

@@ -1,10 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import type { Holder, Visitor } from '../core/hold.ts';
 import { addressSeatsNow } from '../core/limits.ts';
+import { type ProblemCode, problem } from '../core/problems.ts';
 import type { AddressQuota } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { HttpDeps } from './deps.ts';
-import { type ProblemCode, problem } from './errors.ts';
 import { createPace } from './pace.ts';
 
 export type Bounds = ReturnType<typeof createBounds>;

@@ -1,5 +1,5 @@
+import { problem } from '../core/problems.ts';
 import { accountOf } from '../orders/accounts.ts';
-import { problem } from './errors.ts';
 
 const nameLengthMax = 200;
 /** RFC 5321's longest path, without its brackets. */

@@ -1,6 +1,7 @@
 import type { House } from '../catalogue/events.ts';
 import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { seatStateOfOrder } from '../core/order.ts';
+import { problem } from '../core/problems.ts';
 import type { Claim, HoldOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
@@ -12,7 +13,6 @@ import { allBut, createBestSeats, type Found } from './best-seats.ts';
 import { createBounds } from './bounds.ts';
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import { createHoldClaims, underEpoch } from './hold-claims.ts';
 import { problemOfHold, problemOfRecover, problemOfRelease } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';

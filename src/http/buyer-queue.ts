@@ -2,13 +2,13 @@ import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { allows } from '../core/phase.ts';
 import { noRights } from '../core/prices.ts';
+import { problem } from '../core/problems.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
 import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import { problemOfPhase } from './outcomes.ts';
 import {
   EventParams,

@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { problem } from '../core/problems.ts';
 import { maxAgeSeconds } from '../read-path/published.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import { EventParams, problemResponses, SectionParams } from './schemas.ts';
 import type { App } from './server.ts';
 

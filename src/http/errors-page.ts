@@ -1,4 +1,4 @@
-import { type Code, problemCodes } from './errors.ts';
+import { type Code, problemCodes } from '../core/problems.ts';
 
 /** What the `type` of each problem leads to. */
 export function errorsPage(): string {
@@ -24,7 +24,7 @@ export function errorsReference(): string {
     '',
     'Errors are `application/problem+json` (RFC 9457): `type`, `title`, `status`, `code`, `detail`, where a field is at',
     'fault `field`, where waiting helps `retryAfterMs` and `Retry-After`. `code` is stable; `detail` is a sentence for',
-    'people. Made from the table in `src/http/errors.ts` by `node --import tsx scripts/write-reference.ts`.',
+    'people. Made from the table in `src/core/problems.ts` by `node --import tsx scripts/write-reference.ts`.',
     '',
     '| code | status | title | what to do |',
     '|---|---|---|---|',

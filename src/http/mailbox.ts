@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { Problem, problem } from '../core/problems.ts';
 import { escapeHtml } from '../fulfilment/letters.ts';
 import {
   attachmentInMailbox,
@@ -11,7 +12,6 @@ import {
 } from '../fulfilment/mailbox.ts';
 import type { Db } from '../postgres/db.ts';
 import { forwardedHeaderOf } from './client-address.ts';
-import { HttpProblem, problem } from './errors.ts';
 import type { App } from './server.ts';
 
 const pageSize = 50;
@@ -39,7 +39,7 @@ export function registerMailbox(
   app.addHook('onRequest', async (request) => {
     if (isLocal(request)) return;
     await signedIn(request).catch((error) => {
-      if (!(error instanceof HttpProblem)) throw error;
+      if (!(error instanceof Problem)) throw error;
       throw problem('not_found', {
         detail: 'The local mailbox is shown on the machine itself, and to the organiser who has signed in.',
       });

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Checkout } from '../checkout/outcomes.ts';
+import { problem } from '../core/problems.ts';
 import type { Order } from '../orders/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
-import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';
 import { createVisitors } from './visitor.ts';
 

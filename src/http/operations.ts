@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { problem } from '../core/problems.ts';
 import { forwardedHeaderOf, peerKindOf } from './client-address.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import { problemResponses } from './schemas.ts';
 import type { App } from './server.ts';
 

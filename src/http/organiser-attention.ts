@@ -5,9 +5,9 @@ import type { Events } from '../catalogue/events.ts';
 import type { ActOutcome, OperatorDesk, OperatorEntry } from '../checkout/operator-desk.ts';
 import { entryActions } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
+import { type Problem, problem } from '../core/problems.ts';
 import type { ListPlace } from '../orders/operator-list.ts';
 import { iso } from './answers.ts';
-import { type HttpProblem, problem } from './errors.ts';
 import { oneLine } from './schemas.ts';
 
 export interface OrganiserAttentionDeps {
@@ -102,7 +102,7 @@ export function registerOrganiserAttention(
   );
 }
 
-export function problemOfAct(outcome: Exclude<ActOutcome, { kind: 'done' }>): HttpProblem {
+export function problemOfAct(outcome: Exclude<ActOutcome, { kind: 'done' }>): Problem {
   switch (outcome.kind) {
     case 'unknown_entry':
       return problem('unknown_entry');

@@ -1,9 +1,9 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { problem } from '../core/problems.ts';
 import { auditPage, auditPageMax } from '../orders/audit.ts';
 import { iso } from './answers.ts';
-import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 
 const security = [{ organiser: [] }];

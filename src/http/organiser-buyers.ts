@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { codeLivesMs, hashOfCode, newConfirmationCode } from '../checkout/cancel-event.ts';
 import { impossible } from '../core/outcome.ts';
+import { problem } from '../core/problems.ts';
 import type { Db } from '../postgres/db.ts';
 import {
   askToForget,
@@ -14,7 +15,6 @@ import {
   forgetBuyer,
 } from '../retention/forgetting.ts';
 import type { Random } from '../runtime/random.ts';
-import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';
 
 export interface OrganiserBuyersDeps {

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isEventTime } from '../catalogue/events.ts';
 import { canonicalCode } from '../core/prices.ts';
+import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
 import {
   type AccessCode,
@@ -19,7 +20,6 @@ import {
   revokeCodes,
 } from '../orders/access-codes.ts';
 import type { EventRecord } from '../orders/record.ts';
-import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { oneLine, uuidPattern } from './schemas.ts';
 

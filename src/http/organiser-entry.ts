@@ -2,6 +2,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Events } from '../catalogue/events.ts';
+import { problem } from '../core/problems.ts';
 import {
   type CheckInOutcome,
   checkIn,
@@ -22,7 +23,6 @@ import type { EventRecord } from '../orders/record.ts';
 import { revokedTickets } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
-import { problem } from './errors.ts';
 import { timeOf } from './request-checks.ts';
 import { oneLine, uuidPattern } from './schemas.ts';
 

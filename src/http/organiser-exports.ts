@@ -4,6 +4,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Events } from '../catalogue/events.ts';
+import { problem } from '../core/problems.ts';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import {
   type ExportKind,
@@ -18,7 +19,6 @@ import type { Db } from '../postgres/db.ts';
 import { SnapshotAborted } from '../postgres/snapshot.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
-import { problem } from './errors.ts';
 
 export interface OrganiserExportsDeps extends ExportParts {
   db: Db;

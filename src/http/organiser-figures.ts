@@ -3,9 +3,9 @@ import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import type { Events } from '../catalogue/events.ts';
 import { readFigures } from '../catalogue/figures.ts';
+import { problem } from '../core/problems.ts';
 import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
-import { problem } from './errors.ts';
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 

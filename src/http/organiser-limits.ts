@@ -10,6 +10,7 @@ import {
   limitsOf,
   newEventLimits,
 } from '../core/limits.ts';
+import { problem } from '../core/problems.ts';
 import { accountNamed, isPlatformAccount } from '../orders/accounts.ts';
 import { listCooldowns } from '../orders/cooldowns.ts';
 import {
@@ -30,7 +31,6 @@ import {
   settleFinding,
 } from '../orders/reconcile-findings.ts';
 import type { EventRecord } from '../orders/record.ts';
-import { problem } from './errors.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { oneLine, uuidPattern } from './schemas.ts';
 

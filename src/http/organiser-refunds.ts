@@ -8,13 +8,13 @@ import type { Reversals } from '../checkout/reversals.ts';
 import { amountMax } from '../core/money.ts';
 import { entryWords } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
+import { type Problem, problem } from '../core/problems.ts';
 import type { SeatFacts } from '../core/seat-map.ts';
 import { accountOf } from '../orders/accounts.ts';
 import type { Cancellation, CancellationRecord } from '../orders/cancellations.ts';
 import type { EventRecord, Order, SalesRecord } from '../orders/record.ts';
 import { goneBack, type Refund, type RefundRecord, refundStates } from '../orders/refunds.ts';
 import type { Reversal } from '../orders/reversals.ts';
-import { type HttpProblem, problem } from './errors.ts';
 import { idempotencyKey, timeOf } from './request-checks.ts';
 import { IdempotencyHeaders, oneLine, uuidPattern } from './schemas.ts';
 
@@ -388,7 +388,7 @@ function previewView(outcome: RefundPreview) {
 /** Why nothing was refunded. */
 export function problemOfRefund(
   outcome: Exclude<RefundOutcome, { kind: 'made' | 'repeated' }> | Exclude<RefundPreview, { kind: 'refund' }>,
-): HttpProblem {
+): Problem {
   switch (outcome.kind) {
     case 'unknown_order':
       return problem('unknown_order');

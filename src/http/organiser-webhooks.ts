@@ -2,6 +2,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Events } from '../catalogue/events.ts';
+import { problem } from '../core/problems.ts';
 import { type AddressRule, judgeEntered } from '../fulfilment/webhook-addresses.ts';
 import {
   addSecret,
@@ -23,7 +24,6 @@ import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import { iso } from './answers.ts';
-import { problem } from './errors.ts';
 import { uuidPattern } from './schemas.ts';
 
 export interface OrganiserWebhooksDeps {

@@ -2,11 +2,11 @@ import type { CheckoutReserveOutcome, CloseOutcome, PayOutcome } from '../checko
 import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import type { Phase } from '../core/phase.ts';
+import { type Problem, problem } from '../core/problems.ts';
 import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { Order, ReachedLimit } from '../orders/record.ts';
 import type { DeclineCode } from '../payments/provider.ts';
 import { problemOfCode } from './access-codes.ts';
-import { type HttpProblem, problem } from './errors.ts';
 
 /** The only map from refused outcomes to what HTTP says. Codes and statuses are in errors.ts. */
 
@@ -22,7 +22,7 @@ const phaseProblems = {
 } as const satisfies Record<Phase, string>;
 
 /** `open` is answered when the phase changed under the request: asking again helps. */
-export function problemOfPhase(phase: Phase, opensAt: number | null): HttpProblem {
+export function problemOfPhase(phase: Phase, opensAt: number | null): Problem {
   const code = phaseProblems[phase];
   const extra = { phase, opensAt: opensAt === null ? null : new Date(opensAt).toISOString() };
   return problem(code, code === 'busy' ? { retryAfterMs: 500, extra } : { extra });
@@ -41,7 +41,7 @@ export function problemOfHold(
   outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
   opensAt: number | null,
   reference: string,
-): HttpProblem {
+): Problem {
   switch (outcome.kind) {
     case 'quota':
       return problem('hold_quota', { extra: { used: outcome.used, max: outcome.max } });
@@ -66,7 +66,7 @@ export function problemOfHold(
   }
 }
 
-export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 'recovering'>): HttpProblem {
+export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 'recovering'>): Problem {
   switch (outcome.kind) {
     case 'taken':
       return problem('taken', { extra: { seats: outcome.seats } });
@@ -82,7 +82,7 @@ export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 
 }
 
 /** Null: given back, now or before. `bound` is for the route, which asks the checkout. */
-export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): HttpProblem | null {
+export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): Problem | null {
   switch (outcome.kind) {
     case 'released':
     case 'hold_gone':
@@ -100,7 +100,7 @@ export function problemOfReserve(
   outcome: Refused<CheckoutReserveOutcome, 'order'>,
   opensAt: number | null,
   reference: string,
-): HttpProblem {
+): Problem {
   switch (outcome.kind) {
     case 'hold_gone':
       return problem('hold_gone');
@@ -123,7 +123,7 @@ export function problemOfReserve(
 function problemOfLimit(
   { limit, max, used }: { limit: ReachedLimit; max: number; used: number },
   reference: string,
-): HttpProblem {
+): Problem {
   const extra = { max, used, reference };
   const most = `At most ${counted(max, 'seat')} of this event may be bought`;
   switch (limit) {
@@ -189,7 +189,7 @@ function endOf({ state, reason }: Order): string | undefined {
   return state === 'voiding' && reason === 'closed_by_buyer' ? `${text} ${liftingText}` : text;
 }
 
-export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending' | 'unpaid'>): HttpProblem {
+export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending' | 'unpaid'>): Problem {
   switch (outcome.kind) {
     case 'declined':
       return problem('declined', {
@@ -226,7 +226,7 @@ export function problemOfPay(outcome: Refused<PayOutcome, 'bought' | 'pending' |
   }
 }
 
-export function problemOfClose(outcome: Refused<CloseOutcome, 'closed' | 'closing'>): HttpProblem {
+export function problemOfClose(outcome: Refused<CloseOutcome, 'closed' | 'closing'>): Problem {
   switch (outcome.kind) {
     case 'under_way':
       return problem('payment_under_way', { retryAfterMs: 2_000, extra: { order: outcome.order.order } });

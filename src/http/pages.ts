@@ -2,8 +2,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { problem } from '../core/problems.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import type { App } from './server.ts';
 
 const assetMaxAge = 365 * 24 * 3600;

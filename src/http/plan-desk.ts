@@ -2,11 +2,11 @@ import path from 'node:path';
 import type { PlanSummary, PublishOutcome } from '../catalogue/plans.ts';
 import type { PrepareOutcome } from '../catalogue/replan.ts';
 import type { PlanProblem, PlanReport } from '../core/plan-report.ts';
+import { problem } from '../core/problems.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { ImportOptions, ImportOutcome, ImportStep } from '../plans/import-plan.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { createThread, ThreadBusy, ThreadEnded } from '../runtime/thread.ts';
-import { problem } from './errors.ts';
 
 /**
  * What the organiser does with whole seating plans, in a thread of its own with a database connection of its own: a plan of

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
 import { isEventTime } from '../catalogue/events.ts';
-import { type HttpProblem, problem } from './errors.ts';
+import { type Problem, problem } from '../core/problems.ts';
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -39,7 +39,7 @@ export function refuseHostileText(
   done(inBody ?? refusalOf(params, '', depthMax) ?? refusalOf(query, '', depthMax) ?? undefined);
 }
 
-function refusalOf(value: unknown, path: string, depth: number): HttpProblem | null {
+function refusalOf(value: unknown, path: string, depth: number): Problem | null {
   if (typeof value === 'string') {
     if (!unstorable.test(value)) return null;
     const detail =

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto';
 import type { House } from '../catalogue/events.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import { categoriesFor, fullKind, kindsIn, noRights, type Rights, rightsNeeded } from '../core/prices.ts';
+import { problem } from '../core/problems.ts';
 import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { linesOf, seatInfos } from './answers.ts';
 import type { SeatInfo } from './api-types.ts';
-import { problem } from './errors.ts';
 
 /** What a buyer asks for, checked against the house. */
 export type Wish = WishTerms &

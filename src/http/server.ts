@@ -11,20 +11,14 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import { problem, problemCodes } from '../core/problems.ts';
 import { registerCodes } from './buyer-codes.ts';
 import { registerHolds } from './buyer-holds.ts';
 import { registerOrders } from './buyer-orders.ts';
 import { registerQueue } from './buyer-queue.ts';
 import { registerReads } from './buyer-reads.ts';
 import type { HttpDeps } from './deps.ts';
-import {
-  answerOf,
-  createErrorHandler,
-  problem,
-  problemCodes,
-  problemDocument,
-  sendProblem,
-} from './errors.ts';
+import { answerOf, createErrorHandler, problemDocument, sendProblem } from './errors.ts';
 import { errorsPage } from './errors-page.ts';
 import { registerOperations } from './operations.ts';
 import { registerPages, securityHeaders } from './pages.ts';

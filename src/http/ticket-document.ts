@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
+import { problem } from '../core/problems.ts';
 import type { Order } from '../orders/record.ts';
 import { ThreadBusy } from '../runtime/thread.ts';
-import { problem } from './errors.ts';
 import { createMyOrder, type MyOrderDeps } from './my-order.ts';
 import { OrderParams, problemResponses } from './schemas.ts';
 import type { App } from './server.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
+import { problem } from '../core/problems.ts';
 import type { HttpDeps } from './deps.ts';
-import { problem } from './errors.ts';
 import { problemResponses } from './schemas.ts';
 import type { App } from './server.ts';
 
