@@ -1,29 +1,17 @@
 import type { Command } from 'commander';
-import { isEventTime } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
+import { type CountedLimit, cooldownDefault, countedLimits, type EventLimits } from '../core/limits.ts';
 import {
-  type CountedLimit,
-  cooldownDefault,
-  cooldownFault,
-  countedLimits,
-  type EventLimits,
-  limitBounds,
-  limitMost,
-  limitsOf,
-} from '../core/limits.ts';
-import { accountNamed, isPlatformAccount } from '../orders/accounts.ts';
-import { listCooldowns } from '../orders/cooldowns.ts';
-import {
-  type Allowance,
-  type AllowedBuyer,
-  allowBuyer,
   changeLimits,
+  createAllowance,
   endAllowance,
-  findBuyer,
-  listAllowances,
-} from '../orders/limits.ts';
+  findLimitedBuyer,
+  getLimits,
+} from '../operate/limits.ts';
+import type { OutputOf } from '../operate/operation.ts';
 import { durationMs } from './audit.ts';
-import { type CliContext, cliActor, withEvent } from './organise.ts';
+import { call } from './call.ts';
+import type { CliContext } from './organise.ts';
 
 interface SetFlags extends Partial<Record<CountedLimit, string>> {
   cooldown?: string;
@@ -97,7 +85,7 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     .option('--order <order>', 'the buyer, by any order of his')
     .option('--until <time>', 'ISO 8601; without it until the exception is ended')
     .option('--json', 'print JSON')
-    .action((id: string, flags: AllowFlags, command: Command) => allowCommand(context, id, flags, command));
+    .action((id: string, flags: AllowFlags) => allowCommand(context, id, flags));
   limits
     .command('end')
     .description('End an exception; what was bought under it stays bought.')
@@ -109,83 +97,68 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
     );
 }
 
-function showCommand(context: CliContext, id: string, flags: { json?: boolean }): Promise<void> {
-  return withEvent(context, id, async (db, _events, event) => {
-    const limits = limitsOf(event.settings);
-    const allowances = await listAllowances(db, event.eventNo);
-    const { count, cooldowns } = await listCooldowns(db, event.eventNo);
-    if (flags.json) {
-      context.print(
-        JSON.stringify({ event: id, limits, allowances, coolingCount: count, cooling: cooldowns }),
-      );
-      return;
-    }
-    context.print(
-      [
-        ...limitLines(limits),
-        `In a cooldown now: ${count}`,
-        allowances.length === 0 ? 'No exceptions.' : 'Exceptions:',
-        ...allowances.map((one) => `  ${allowanceText(one)}`),
-      ].join('\n'),
-    );
-  });
+async function showCommand(context: CliContext, event: string, flags: { json?: boolean }): Promise<void> {
+  const shown = await call(context, getLimits, { event });
+  if (!shown) return;
+  if (flags.json) return context.print(JSON.stringify(shown));
+  const { limits, allowances, coolingCount } = shown;
+  context.print(
+    [
+      ...limitLines(limits),
+      `In a cooldown now: ${coolingCount}`,
+      allowances.length === 0 ? 'No exceptions.' : 'Exceptions:',
+      ...allowances.map((one) => `  ${allowanceText(one)}`),
+    ].join('\n'),
+  );
 }
 
-function findCommand(
+async function findCommand(
   context: CliContext,
-  id: string,
+  event: string,
   reference: string,
   flags: { json?: boolean },
 ): Promise<void> {
-  return withEvent(context, id, async (db, _events, event) => {
-    const found = await findBuyer(db, event.eventNo, reference);
-    if (flags.json) return context.print(JSON.stringify(found));
-    const { bought, unpaid, unpaidHolds, coolingUntil, excepted, orders } = found;
-    const cooling =
-      coolingUntil === null ? '' : `, in a cooldown until ${new Date(coolingUntil).toISOString()}`;
-    context.print(
-      [
-        `Seats bought: ${bought}, reserved and unpaid: ${unpaid}`,
-        `Unpaid holds in a row: ${unpaidHolds}${cooling}`,
-        excepted ? 'An exception is in force.' : 'No exception is in force.',
-        ...orders.map(
-          (one) =>
-            `  ${one.order}  ${one.state}${one.reason === null ? '' : ` (${one.reason})`}  ${counted(one.seats, 'seat')}  ${new Date(one.createdAt).toISOString()}`,
-        ),
-      ].join('\n'),
-    );
-  });
+  const found = await call(context, findLimitedBuyer, { event, reference });
+  if (!found) return;
+  if (flags.json) return context.print(JSON.stringify(found));
+  const { bought, unpaid, unpaidHolds, coolingUntil, excepted, orders } = found;
+  const cooling = coolingUntil === null ? '' : `, in a cooldown until ${coolingUntil}`;
+  context.print(
+    [
+      `Seats bought: ${bought}, reserved and unpaid: ${unpaid}`,
+      `Unpaid holds in a row: ${unpaidHolds}${cooling}`,
+      excepted ? 'An exception is in force.' : 'No exception is in force.',
+      ...orders.map(
+        (one) =>
+          `  ${one.order}  ${one.state}${one.reason === null ? '' : ` (${one.reason})`}  ${counted(one.seats, 'seat')}  ${one.createdAt}`,
+      ),
+    ].join('\n'),
+  );
 }
 
-async function setCommand(context: CliContext, id: string, flags: SetFlags, command: Command): Promise<void> {
+async function setCommand(
+  context: CliContext,
+  event: string,
+  flags: SetFlags,
+  command: Command,
+): Promise<void> {
   const wrong = (sentence: string): never => command.error(sentence);
-  await withEvent(context, id, async (db, _events, event) => {
-    const replaces = limitsOf(event.settings);
-    const limits: Partial<EventLimits> = {
-      ...Object.assign({}, ...countedLimits.map((name) => countedFlag(name, flags[name], wrong))),
-      ...cooldownFlags(replaces, flags, wrong),
-    };
-    if (Object.keys(limits).length === 0) return wrong('Name a limit to be changed.');
-    const outcome = await changeLimits(db, { event: event.eventNo, actor: cliActor, replaces, limits });
-    if (outcome.kind === 'unknown') context.fail(`There is no event ${id}.`);
-    else if (outcome.kind === 'conflict')
-      context.fail('Somebody changed the limits just now: look again and repeat.');
-    else context.print(flags.json ? JSON.stringify(outcome.limits) : limitLines(outcome.limits).join('\n'));
-  });
+  const shown = await call(context, getLimits, { event });
+  if (!shown) return;
+  const limits: Partial<EventLimits> = {
+    ...Object.assign({}, ...countedLimits.map((name) => countedFlag(name, flags[name]))),
+    ...cooldownFlags(shown.limits, flags, wrong),
+  };
+  if (Object.keys(limits).length === 0) return wrong('Name a limit to be changed.');
+  const changed = await call(context, changeLimits, { event, replaces: shown.limits, ...limits });
+  if (!changed) return;
+  context.print(flags.json ? JSON.stringify(changed.limits) : limitLines(changed.limits).join('\n'));
 }
 
-function countedFlag(
-  name: CountedLimit,
-  text: string | undefined,
-  wrong: (sentence: string) => never,
-): Partial<EventLimits> {
+/** What is no number is passed on as it is, for the operation to refuse. */
+function countedFlag(name: CountedLimit, text: string | undefined): Record<string, unknown> {
   if (text === undefined) return {};
-  if (text === 'none') return { [name]: null };
-  const most = limitMost(name);
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= most) return { [name]: value };
-  const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-  return wrong(`${flag} takes 1 to ${most}, or "none".`);
+  return { [name]: text === 'none' ? null : Number.isNaN(Number(text)) ? text : Number(text) };
 }
 
 function cooldownFlags(
@@ -210,67 +183,24 @@ function cooldownFlags(
     maxMs: time('--cooldown-max', cooldownMax, known.maxMs),
     forgetMs: time('--cooldown-forget', cooldownForget, known.forgetMs),
   };
-  const fault = cooldownFault(rule);
-  return fault === null ? { cooldown: rule } : wrong(fault);
+  return { cooldown: rule };
 }
 
-/** The reference of a buyer's page names his browser, or his account where it has one. */
-const byReference = (reference: string): AllowedBuyer =>
-  isPlatformAccount(reference) ? { account: reference } : { visitor: reference };
-
-async function allowCommand(
-  context: CliContext,
-  id: string,
-  flags: AllowFlags,
-  command: Command,
-): Promise<void> {
-  const account = flags.account === undefined ? undefined : accountNamed(flags.account);
-  if (account === null)
-    command.error('--account takes an e-mail address, or sub: and the name of an account.');
-  const buyers: AllowedBuyer[] = [
-    ...(account ? [{ account }] : []),
-    ...(flags.visitor === undefined ? [] : [byReference(flags.visitor)]),
-    ...(flags.order === undefined ? [] : [{ order: flags.order }]),
-  ];
-  const [buyer] = buyers;
-  if (!buyer || buyers.length > 1)
-    command.error('Name the buyer by one of --account, --visitor and --order.');
-  if (flags.order !== undefined && !uuidForm.test(flags.order)) command.error('--order takes an order’s id.');
-  const reason = flags.reason.trim();
-  if (reason === '' || reason.length > limitBounds.reasonLengthMax)
-    command.error(`--reason takes 1 to ${limitBounds.reasonLengthMax} characters.`);
-  const until = flags.until === undefined ? null : Date.parse(flags.until);
-  if (until !== null && !(isEventTime(until) && until > context.clock.now()))
-    command.error('--until takes a time that is still to come, such as 2027-01-31T20:00:00Z.');
-  await withEvent(context, id, async (db, _events, event) => {
-    const outcome = await allowBuyer(db, {
-      event: event.eventNo,
-      actor: cliActor,
-      buyer: buyer!,
-      reason,
-      until,
-    });
-    if (outcome.kind === 'unknown_order') context.fail(`${id} has no order ${flags.order}.`);
-    else context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
-  });
+async function allowCommand(context: CliContext, event: string, flags: AllowFlags): Promise<void> {
+  const { account, visitor, order, reason, until } = flags;
+  const allowance = await call(context, createAllowance, { event, account, visitor, order, reason, until });
+  if (allowance) context.print(flags.json ? JSON.stringify(allowance) : allowanceText(allowance));
 }
 
-function endCommand(
+async function endCommand(
   context: CliContext,
+  event: string,
   id: string,
-  allowance: string,
   flags: { json?: boolean },
 ): Promise<void> {
-  return withEvent(context, id, async (db, _events, event) => {
-    const outcome = uuidForm.test(allowance)
-      ? await endAllowance(db, { event: event.eventNo, allowance, actor: cliActor })
-      : { kind: 'unknown' as const };
-    if (outcome.kind === 'unknown') context.fail(`${id} has no exception ${allowance}.`);
-    else context.print(flags.json ? JSON.stringify(outcome.allowance) : allowanceText(outcome.allowance));
-  });
+  const allowance = await call(context, endAllowance, { event, allowance: id });
+  if (allowance) context.print(flags.json ? JSON.stringify(allowance) : allowanceText(allowance));
 }
-
-const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 const limitNames: Record<CountedLimit, string> = {
   accountSeatsMax: 'Seats per e-mail address',
@@ -292,16 +222,15 @@ export function limitLines(limits: EventLimits): string[] {
   ];
 }
 
-function allowanceText(one: Allowance): string {
+function allowanceText(one: OutputOf<typeof endAllowance>): string {
   const whom = [one.account, one.visitor === null ? null : `browser ${one.visitor}`].filter(
     (name) => name !== null,
   );
-  const at = (ms: number) => new Date(ms).toISOString();
   const term =
     one.endedAt !== null
-      ? `ended ${at(one.endedAt)} by ${one.endedBy}`
+      ? `ended ${one.endedAt} by ${one.endedBy}`
       : one.until === null
         ? 'until it is ended'
-        : `until ${at(one.until)}${one.inForce ? '' : ' (over)'}`;
-  return `${one.allowance}  ${whom.join(', ')}  ${term}  ${one.reason} (${one.actor}, ${at(one.createdAt)})`;
+        : `until ${one.until}${one.inForce ? '' : ' (over)'}`;
+  return `${one.allowance}  ${whom.join(', ')}  ${term}  ${one.reason} (${one.actor}, ${one.createdAt})`;
 }

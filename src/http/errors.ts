@@ -1,9 +1,9 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { linePattern } from '../core/line.ts';
 import { Problem, type ProblemCode, type ProblemOptions, problemCodes } from '../core/problems.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { Problem as ProblemDocument } from './api-types.ts';
-import { linePattern } from './schemas.ts';
 
 export function problemDocument(code: ProblemCode, options: ProblemOptions = {}): ProblemDocument {
   const { status, title, advice } = problemCodes[code];

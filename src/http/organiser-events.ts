@@ -5,10 +5,10 @@ import { amountMax, isSellable } from '../core/money.ts';
 import { type BuyerKind, presaleFault, priceFault, priceLimits } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
+import { checkedCooldown, limitSchemas } from '../operate/limits.ts';
 import { type EventRecord, eventSettingsDefault } from '../orders/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import type { OrganiserDeps } from './organiser.ts';
-import { checkedCooldown, limitSchemas } from './organiser-limits.ts';
 import { timeOf } from './request-checks.ts';
 import { oneLine } from './schemas.ts';
 

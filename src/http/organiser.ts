@@ -11,6 +11,7 @@ import { phases } from '../core/phase.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits, type SeatNo } from '../core/seat-map.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
+import { limitsOperations } from '../operate/limits.ts';
 import { audit } from '../orders/audit.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
@@ -23,7 +24,8 @@ import type { ClientAddresses } from './client-address.ts';
 import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
 import { registerOrganiserCodes } from './organiser-codes.ts';
 import { CreateEventBody, createEvent, noPrice } from './organiser-events.ts';
-import { registerOrganiserLimits } from './organiser-limits.ts';
+import { registerFindings } from './organiser-findings.ts';
+import { registerOperations } from './organiser-operations.ts';
 import { registerPlanImport } from './organiser-plans.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
 import type { PlanDesk } from './plan-desk.ts';
@@ -104,7 +106,8 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
   );
 
   await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
-  registerOrganiserLimits(root, deps, sessions.require);
+  registerOperations(root, limitsOperations, deps, sessions.require);
+  registerFindings(root, deps, sessions.require);
   registerOrganiserCodes(root, deps, sessions.require);
   registerOrganiserAuditLog(root, deps, sessions.require);
 

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { holdLimits } from '../core/hold.ts';
+import { linePattern } from '../core/line.ts';
 import { orderStates } from '../core/order.ts';
 
 /** Schemas of what the buyers' routes take and give: validation, documentation and serialisation from one source. */
@@ -24,7 +25,6 @@ export const ProblemSchema = Type.Object(
 export const problemResponses = { '4xx': ProblemSchema, '5xx': ProblemSchema } as const;
 
 export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
-export const linePattern = '^(?=.*\\S)[^\\p{Cc}\\u2028\\u2029]*$';
 /** A line that somebody can read: no line ends or other control characters, and not only blanks. Characters, not bytes. */
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });

@@ -25,6 +25,10 @@ import { registerPages, securityHeaders } from './pages.ts';
 import { refuseHostileText, refuseOtherSites } from './request-checks.ts';
 import { registerWebhooks } from './webhooks.ts';
 
+/** How schemas check what comes in: nothing is converted, nothing is removed. */
+export const validation = {
+  customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false },
+} as const;
 /** Bytes of a buyer's request body. */
 export const bodyLimit = 16 * 1024;
 const headerBytesMax = 16 * 1024;
@@ -53,7 +57,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
     // In-flight work ends, idle connections do not keep the process.
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false } },
+    ajv: validation,
     frameworkErrors: (error, _request, reply) => void sendProblem(reply, answerOf(error).code),
     clientErrorHandler: answerBrokenRequest,
   };

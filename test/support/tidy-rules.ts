@@ -67,6 +67,13 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
     types: ['waiting-room', 'catalogue'],
   },
   fulfilment: { uses: ['core', 'runtime', 'postgres', 'orders', 'catalogue'] },
+  operate: {
+    uses: [
+      ...['core', 'runtime', 'postgres', 'plans', 'orders', 'catalogue', 'retention', 'health'],
+      ...['checkout', 'fulfilment'],
+    ],
+    types: ['inventory', 'read-path'],
+  },
   http: {
     uses: [
       ...[
@@ -80,7 +87,7 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
         'retention',
         'health',
       ],
-      ...['read-path', 'checkout', 'fulfilment'],
+      ...['read-path', 'checkout', 'fulfilment', 'operate'],
     ],
     types: ['inventory', 'payments', 'controller'],
   },
@@ -155,7 +162,9 @@ function importAllowed(from: string, { name, typeOnly }: { name: string; typeOnl
   if (!name.startsWith('.')) return !from.startsWith('src/core/');
   const to = path.posix.normalize(path.posix.join(path.posix.dirname(from), name));
   if (from.startsWith('web/')) {
-    const shared = to === 'src/http/api-types.ts' || (typeOnly && to === 'src/read-path/published.ts');
+    const shared =
+      to === 'src/http/api-types.ts' ||
+      (typeOnly && /^src\/(operate\/.+|read-path\/published)\.ts$/.test(to));
     return shared || /^(web|src\/core)\//.test(to);
   }
   const outside = besideEngine.find(({ folder }) => from.startsWith(folder));

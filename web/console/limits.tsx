@@ -7,6 +7,8 @@ import {
   limitMost as mostOf,
   noLimits,
 } from '../../src/core/limits.ts';
+import type { endAllowance, getLimits } from '../../src/operate/limits.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
@@ -17,25 +19,8 @@ import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.limits;
 
-interface Allowance {
-  allowance: string;
-  account: string | null;
-  visitor: string | null;
-  order: string | null;
-  reason: string;
-  actor: string;
-  createdAt: string;
-  until: string | null;
-  endedAt: string | null;
-  inForce: boolean;
-}
-interface LimitsAnswer {
-  limits: EventLimits;
-  /** What new events start with. */
-  defaults: EventLimits;
-  allowances: Allowance[];
-  coolingCount: number;
-}
+type LimitsAnswer = OutputOf<typeof getLimits>;
+type Allowance = OutputOf<typeof endAllowance>;
 
 const minutes = (ms: number) => Math.max(1, Math.round(ms / 60_000));
 

@@ -1,0 +1,102 @@
+import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import { problemCodes } from '../core/problems.ts';
+import type { Operation } from '../operate/operation.ts';
+import type { Logger } from '../runtime/log.ts';
+import { answerOf, createErrorHandler } from './errors.ts';
+import { refuseHostileText } from './request-checks.ts';
+import { ProblemSchema } from './schemas.ts';
+import { bodyLimit, validation } from './server.ts';
+
+const tags = ['organiser'];
+const security = [{ organiser: [] }];
+
+/** Any operation, whatever it takes and returns. */
+// biome-ignore lint/suspicious/noExplicitAny: parameters are contravariant, so no narrower type admits every operation
+export type AnyOperation<Deps> = Operation<Deps, any, any, any, any>;
+
+/**
+ * Registers the route of each operation. The schemas validate the request and document the answer; an answer is written as
+ * it is, so that a schema that misses a field loses nothing (a test compares the two).
+ */
+export function registerOperations<Deps>(
+  app: FastifyInstance,
+  operations: readonly AnyOperation<Deps>[],
+  deps: Deps,
+  actorOf: (request: FastifyRequest) => Promise<string>,
+): void {
+  for (const one of operations) {
+    const { params, query, body, status = 200 } = one;
+    app.route({
+      method: one.method,
+      url: `/api/organiser${one.path}`,
+      ...(one.bodyLimit === undefined ? {} : { bodyLimit: one.bodyLimit }),
+      schema: {
+        operationId: one.id,
+        tags,
+        security,
+        summary: one.summary,
+        ...(one.description === undefined ? {} : { description: one.description }),
+        ...(params ? { params } : {}),
+        ...(query ? { querystring: query } : {}),
+        ...(body ? { body } : {}),
+        response: { [status]: one.output, '4xx': problemResponse(one.problems), '5xx': ProblemSchema },
+      },
+      serializerCompiler: () => (data) => JSON.stringify(data),
+      async handler(request, reply) {
+        const actor = await actorOf(request);
+        const input = {
+          ...(request.params as object),
+          ...(request.query as object),
+          ...(request.body as object | undefined),
+        };
+        return reply.code(status).send(await one.run(deps, input, { actor }));
+      },
+    });
+  }
+}
+
+function problemResponse(codes: readonly string[]) {
+  return {
+    description: codes.length === 0 ? 'A refused request' : `A refused request, such as ${codes.join(', ')}`,
+    content: { 'application/problem+json': { schema: ProblemSchema } },
+  };
+}
+
+/**
+ * Runs one operation in process, through the same checks as a request, without listening. Returns the status and the JSON of
+ * the answer; throws what is no refusal, such as a StoreFault. For the command line.
+ */
+export async function runOperation<Deps>(
+  one: AnyOperation<Deps>,
+  input: Record<string, unknown>,
+  { deps, actor, log }: { deps: Deps; actor: string; log: Logger },
+): Promise<{ status: number; body: unknown }> {
+  const app = fastify({ bodyLimit: one.bodyLimit ?? bodyLimit, ajv: validation });
+  try {
+    const report = createErrorHandler(log);
+    let fault: unknown;
+    app.setErrorHandler((error, request, reply) => {
+      if (problemCodes[answerOf(error).code].status >= 500) fault = error;
+      return report(error, request, reply);
+    });
+    app.addHook('preValidation', refuseHostileText);
+    registerOperations(app, [one], deps, async () => actor);
+    const { params, query, body } = one;
+    const part = (schema: { properties: object } | undefined) =>
+      Object.entries(input).filter(([name]) => schema !== undefined && name in schema.properties);
+    const path = part(params).reduce(
+      (url, [name, value]) => url.replace(`:${name}`, encodeURIComponent(String(value))),
+      `/api/organiser${one.path}`,
+    );
+    const answer = await app.inject({
+      method: one.method,
+      url: path,
+      query: Object.fromEntries(part(query).map(([name, value]) => [name, String(value)])),
+      ...(body ? { payload: Object.fromEntries(part(body)) } : {}),
+    });
+    if (fault) throw fault;
+    return { status: answer.statusCode, body: answer.body === '' ? null : JSON.parse(answer.body) };
+  } finally {
+    await app.close();
+  }
+}

@@ -1,0 +1,13 @@
+import type { Events } from '../catalogue/events.ts';
+import type { Db } from '../postgres/db.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Random } from '../runtime/random.ts';
+
+/** What operations need. Each names the parts that it uses. */
+export interface OperateDeps {
+  /** With a longer statement time limit than the buyers' requests have: publishing a large plan takes seconds. */
+  db: Db;
+  events: Events;
+  clock: Clock;
+  random: Random;
+}

@@ -1,0 +1,83 @@
+import { type Static, type TObject, type TSchema, Type } from 'typebox';
+import { linePattern } from '../core/line.ts';
+import type { ProblemCode } from '../core/problems.ts';
+
+/**
+ * One thing that an organiser can do or see. It is defined once: HTTP registers its route from it, the command line runs the
+ * same definition in process, and the console takes its types from the schemas.
+ *
+ * `params`, `query` and `body` become one input; their names must differ. `run` returns what `output` describes, or throws a
+ * Problem with one of `problems`.
+ */
+export interface Operation<
+  Deps = never,
+  Params extends TObject = TObject,
+  Query extends TObject = TObject,
+  Body extends TObject = TObject,
+  Output extends TSchema = TSchema,
+> {
+  /** Unique and stable: clients are generated from it. */
+  id: string;
+  method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
+  /** Below `/api/organiser`, with `:name` for each of `params`. */
+  path: string;
+  summary: string;
+  description?: string;
+  params?: Params;
+  query?: Query;
+  body?: Body;
+  /** Bytes; 16 KiB unless named. */
+  bodyLimit?: number;
+  output: Output;
+  /** HTTP status of a success; 200 unless named. */
+  status?: 200 | 201 | 202 | 204;
+  problems: readonly ProblemCode[];
+  run(
+    deps: Deps,
+    input: Static<Params> & Static<Query> & Static<Body>,
+    caller: Caller,
+  ): Promise<Static<Output>>;
+}
+
+export interface Caller {
+  /** The name in the log of actions. */
+  actor: string;
+}
+
+type Nothing = TObject<Record<never, TSchema>>;
+
+/** Defines an operation; absent parts take nothing. */
+export function operation<
+  Deps,
+  Output extends TSchema,
+  Params extends TObject = Nothing,
+  Query extends TObject = Nothing,
+  Body extends TObject = Nothing,
+>(definition: Operation<Deps, Params, Query, Body, Output>): Operation<Deps, Params, Query, Body, Output> {
+  return definition;
+}
+
+/** What a call of the operation takes. */
+export type InputOf<One> =
+  One extends Operation<never, infer Params, infer Query, infer Body>
+    ? Static<Params> & Static<Query> & Static<Body>
+    : never;
+/** What a success returns, as JSON. */
+export type OutputOf<One extends { output: TSchema }> = Static<One['output']>;
+
+// Schemas that several features share.
+
+export const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+export const Instant = Type.String({ format: 'date-time', maxLength: 40 });
+/** One line that a person can read: no line ends or other control characters, not only blanks. Counts characters. */
+export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
+  Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
+export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
+export const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+
+/** Epoch ms as ISO 8601. */
+export function iso(at: number): string;
+export function iso(at: number | null): string | null;
+export function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString();
+}
