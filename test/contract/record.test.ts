@@ -159,6 +159,37 @@ for (const [name, make] of [
     assert.deepEqual([second!.state, second!.endReason], ['ending', 'closed_by_buyer']);
   });
 
+  test(`${name}: P5: a stray object is adopted only by an opening that can take it`, async () => {
+    const stage = await make();
+    const reserved = await reserveHold(stage, 2);
+    assert.ok(reserved.kind === 'reserved');
+    const { order } = reserved.order;
+    const operation = uuidOf(`open ${order}`);
+    const opening = {
+      operation,
+      order,
+      kind: 'open' as const,
+      key: operation,
+      clientKey: null,
+      request: null,
+    };
+    await stage.record.begin({ ...opening, instrument: null }, claim);
+    const stray = {
+      order,
+      object: `stray ${order}`,
+      fits: true,
+      operation: uuidOf(order),
+      key: 'k',
+      endKey: 'e',
+    };
+    await stage.record.park({ operation, state: 'waiting', dueMs: 1_000 });
+    assert.equal((await stage.record.stray(stray, claim)).kind, 'under_way');
+    await stage.record.park({ operation, state: 'unknown', dueMs: 1_000 });
+    const adopted = await stage.record.stray(stray, claim);
+    assert.ok(adopted.kind === 'adopted');
+    assert.equal(adopted.order.providerObject, stray.object);
+  });
+
   test(`${name}: P7: what a refused capture gives back can be bought again`, async () => {
     const stage = await make();
     const { order } = await authorised(stage, 4);
