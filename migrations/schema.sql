@@ -3370,7 +3370,7 @@ BEGIN
   END IF;
   SELECT * INTO m FROM money_operations
   WHERE order_id = p_order AND kind <> 'refund' AND state IN ('open','waiting','unknown','ending') FOR UPDATE;
-  IF FOUND AND p_fits AND m.kind = 'open' AND m.provider_object IS NULL AND o.provider_object IS NULL THEN
+  IF FOUND AND p_fits AND m.kind = 'open' AND m.state <> 'waiting' AND m.provider_object IS NULL AND o.provider_object IS NULL THEN
     PERFORM money_opened(m.operation_id, p_object, NULL);
     RETURN money_result('adopted', m.operation_id);
   END IF;
@@ -3928,7 +3928,7 @@ BEGIN
   IF p_reason = 'closed_by_buyer' AND m.kind = 'open' AND m.state IN ('unknown','ending') AND m.provider_object IS NULL THEN
     UPDATE money_operations SET state = 'voided', due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp()
     WHERE operation_id = m.operation_id;
-    v_seats := order_end(o, 'close', 'closed', p_reason, NULL);
+    v_seats := order_end(o, 'close', 'closed', p_reason, p_end_key);
     SELECT * INTO o FROM orders WHERE order_id = p_order;
     RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', v_seats);
   END IF;

@@ -367,8 +367,8 @@ export function createInProcessRecord(options: {
     const { object } = command;
     if (ownerOf(object)) return { kind: 'known' };
     const busy = underWay(order.order);
-    const waits = busy?.kind === 'open' && busy.providerObject === null && order.providerObject === null;
-    if (busy && waits && command.fits) {
+    const canOpen = busy?.kind === 'open' && busy.state !== 'waiting' && busy.providerObject === null;
+    if (busy && canOpen && order.providerObject === null && command.fits) {
       opened(busy, order, object, null);
       return { kind: 'adopted', order, operation: busy, seats: [] };
     }

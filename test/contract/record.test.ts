@@ -130,6 +130,66 @@ for (const [name, make] of [
     assert.equal((await stage.record.claim({ ...claim, owner: 'other', limit: 10 })).length, 1);
   });
 
+  test(`${name}: P5: closing an order ends its object at the provider, also beside an opening that never got one`, async () => {
+    const stage = await make();
+    const reserved = await reserveHold(stage, 2);
+    assert.ok(reserved.kind === 'reserved');
+    const { order } = reserved.order;
+    const begin = (n: number) =>
+      stage.record.begin(
+        {
+          operation: uuidOf(`open ${n} ${order}`),
+          order,
+          kind: 'open',
+          key: `open ${n} ${order}`,
+          clientKey: null,
+          request: null,
+          instrument: null,
+        },
+        claim,
+      );
+    await begin(1);
+    await stage.record.voided(uuidOf(`open 1 ${order}`), {});
+    await begin(2);
+    await stage.record.opened(uuidOf(`open 2 ${order}`), `pi ${order}`, {});
+    await stage.record.end(uuidOf(`open 1 ${order}`), 'payment_mismatch', `end 1 ${order}`, claim);
+    assert.equal((await stage.record.close(order, 'closed_by_buyer', `end ${order}`, claim)).kind, 'closed');
+    const [first, second] = await stage.record.operationsOf(order);
+    assert.equal(first!.state, 'voided');
+    assert.deepEqual([second!.state, second!.endReason], ['ending', 'closed_by_buyer']);
+  });
+
+  test(`${name}: P5: a stray object is adopted only by an opening that can take it`, async () => {
+    const stage = await make();
+    const reserved = await reserveHold(stage, 2);
+    assert.ok(reserved.kind === 'reserved');
+    const { order } = reserved.order;
+    const operation = uuidOf(`open ${order}`);
+    const opening = {
+      operation,
+      order,
+      kind: 'open' as const,
+      key: operation,
+      clientKey: null,
+      request: null,
+    };
+    await stage.record.begin({ ...opening, instrument: null }, claim);
+    const stray = {
+      order,
+      object: `stray ${order}`,
+      fits: true,
+      operation: uuidOf(order),
+      key: 'k',
+      endKey: 'e',
+    };
+    await stage.record.park({ operation, state: 'waiting', dueMs: 1_000 });
+    assert.equal((await stage.record.stray(stray, claim)).kind, 'under_way');
+    await stage.record.park({ operation, state: 'unknown', dueMs: 1_000 });
+    const adopted = await stage.record.stray(stray, claim);
+    assert.ok(adopted.kind === 'adopted');
+    assert.equal(adopted.order.providerObject, stray.object);
+  });
+
   test(`${name}: P7: what a refused capture gives back can be bought again`, async () => {
     const stage = await make();
     const { order } = await authorised(stage, 4);
