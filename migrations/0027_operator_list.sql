@@ -283,7 +283,8 @@ BEGIN
   END IF;
   UPDATE money_operations
   SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
-      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END
+      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END,
+      check_at = CASE WHEN v_back IS NOT NULL THEN refund_check_after(checks, clock_timestamp()) END
   WHERE operation_id = p_operation;
   UPDATE money_operations SET attention = NULL
   WHERE order_id = o.order_id AND provider_object = m.provider_object AND attention = 'captured_after_refusal';
@@ -504,6 +505,11 @@ ALTER TABLE refunds
   ADD COLUMN check_at timestamptz,           -- when the provider is asked again whether it stands; null: not any more
   ADD COLUMN checks   smallint NOT NULL DEFAULT 0;
 CREATE INDEX refunds_check ON refunds (check_at) WHERE check_at IS NOT NULL;
+-- The same for money that went back when an operation was ended, which has no row of `refunds`.
+ALTER TABLE money_operations
+  ADD COLUMN check_at timestamptz,
+  ADD COLUMN checks   smallint NOT NULL DEFAULT 0;
+CREATE INDEX money_operations_check ON money_operations (check_at) WHERE check_at IS NOT NULL;
 
 -- The n-th look, after 1, 3, 7, 15 and 30 days; null: there is none.
 CREATE FUNCTION refund_check_after(p_checks integer, p_done timestamptz) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
@@ -512,19 +518,26 @@ $$;
 UPDATE refunds SET check_at = greatest(refund_check_after(0, updated_at), clock_timestamp())
 WHERE state = 'done' AND amount > 0 AND updated_at > clock_timestamp() - interval '30 days';
 
--- Hands out orders whose refunds are to be looked at again; one that nobody could look at comes again after an hour.
+-- Returns orders whose refunds have to be checked again. One that could not be checked comes again after an hour.
 CREATE FUNCTION refund_checks_claim(p_limit integer) RETURNS SETOF uuid LANGUAGE sql AS $$
   WITH due AS (
     SELECT refund_id FROM refunds WHERE check_at <= clock_timestamp() ORDER BY check_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
   claimed AS (
     UPDATE refunds r SET check_at = clock_timestamp() + interval '1 hour' FROM due WHERE r.refund_id = due.refund_id
-    RETURNING r.order_id)
-  SELECT DISTINCT order_id FROM claimed
+    RETURNING r.order_id),
+  due_ended AS (
+    SELECT operation_id FROM money_operations WHERE check_at <= clock_timestamp() ORDER BY check_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
+  ended AS (
+    UPDATE money_operations m SET check_at = clock_timestamp() + interval '1 hour' FROM due_ended d
+    WHERE m.operation_id = d.operation_id RETURNING m.order_id)
+  SELECT order_id FROM claimed UNION SELECT order_id FROM ended
 $$;
 
--- The order's refunds were looked at.
+-- The refunds of the order were checked.
 CREATE FUNCTION refund_checked(p_order uuid) RETURNS void LANGUAGE sql AS $$
   UPDATE refunds SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
+  WHERE order_id = p_order AND check_at IS NOT NULL;
+  UPDATE money_operations SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
   WHERE order_id = p_order AND check_at IS NOT NULL
 $$;
 

@@ -3195,6 +3195,8 @@ CREATE TABLE public.money_operations (
     attention text,
     refund_id uuid,
     decision jsonb,
+    check_at timestamp with time zone,
+    checks smallint DEFAULT 0 NOT NULL,
     asked_times integer DEFAULT 0 NOT NULL,
     asked_until timestamp with time zone,
     CONSTRAINT money_operations_attention CHECK ((attention = ANY (ARRAY['payment_mismatch'::text, 'captured_amount'::text, 'capture_window'::text, 'void_refused'::text, 'refund_refused'::text, 'captured_after_refusal'::text, 'refund_missing'::text, 'refund_mismatch'::text, 'refunded_twice'::text]))),
@@ -3410,7 +3412,8 @@ BEGIN
   END IF;
   UPDATE money_operations
   SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
-      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END
+      attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END,
+      check_at = CASE WHEN v_back IS NOT NULL THEN refund_check_after(checks, clock_timestamp()) END
   WHERE operation_id = p_operation;
   UPDATE money_operations SET attention = NULL
   WHERE order_id = o.order_id AND provider_object = m.provider_object AND attention = 'captured_after_refusal';
@@ -5520,6 +5523,8 @@ CREATE FUNCTION public.refund_checked(p_order uuid) RETURNS void
     LANGUAGE sql
     AS $$
   UPDATE refunds SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
+  WHERE order_id = p_order AND check_at IS NOT NULL;
+  UPDATE money_operations SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
   WHERE order_id = p_order AND check_at IS NOT NULL
 $$;
 
@@ -5534,8 +5539,13 @@ CREATE FUNCTION public.refund_checks_claim(p_limit integer) RETURNS SETOF uuid
     SELECT refund_id FROM refunds WHERE check_at <= clock_timestamp() ORDER BY check_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
   claimed AS (
     UPDATE refunds r SET check_at = clock_timestamp() + interval '1 hour' FROM due WHERE r.refund_id = due.refund_id
-    RETURNING r.order_id)
-  SELECT DISTINCT order_id FROM claimed
+    RETURNING r.order_id),
+  due_ended AS (
+    SELECT operation_id FROM money_operations WHERE check_at <= clock_timestamp() ORDER BY check_at LIMIT p_limit FOR UPDATE SKIP LOCKED),
+  ended AS (
+    UPDATE money_operations m SET check_at = clock_timestamp() + interval '1 hour' FROM due_ended d
+    WHERE m.operation_id = d.operation_id RETURNING m.order_id)
+  SELECT order_id FROM claimed UNION SELECT order_id FROM ended
 $$;
 
 --
@@ -7825,6 +7835,12 @@ CREATE UNIQUE INDEX money_one_refund ON public.money_operations USING btree (ref
 --
 
 CREATE UNIQUE INDEX money_one_under_way ON public.money_operations USING btree (order_id) WHERE ((state = ANY (ARRAY['open'::text, 'waiting'::text, 'unknown'::text, 'ending'::text])) AND (kind <> 'refund'::text));
+
+--
+-- Name: money_operations_check; Type: INDEX; Schema: public; Owner: -
+--
+
+CREATE INDEX money_operations_check ON public.money_operations USING btree (check_at) WHERE (check_at IS NOT NULL);
 
 --
 -- Name: money_operations_opened; Type: INDEX; Schema: public; Owner: -

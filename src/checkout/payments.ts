@@ -57,7 +57,7 @@ export interface Payments {
   drive(operation: MoneyOperation): Promise<Standing>;
   /** Cancels the object of a claimed operation that is `ending`. */
   voidObject(standing: Standing): Promise<Standing>;
-  /** Looks again at refunds that succeeded some days ago: the bank may have sent them back. Returns how many orders. */
+  /** Checks money again that went back some days ago: the bank may have sent it back since. Returns the number of orders. */
   checkRefunds(): Promise<number>;
   /**
    * Looks at a payment because the provider said so. False: somebody else is at it, ask again later. `types`: of the events that
@@ -325,10 +325,28 @@ export function createPayments(options: PaymentsOptions): Payments {
     await Promise.all(
       due.map(async (id) => {
         const [order, operations] = await Promise.all([record.findOrder(id), record.operationsOf(id)]);
-        if (order && (await refunds!.inspect(order, operations))) await refunds!.checked(id);
+        if (order && (await checkMoneyBack(order, operations))) await refunds!.checked(id);
       }),
     );
     return due.length;
+  }
+
+  /** Checks what was refunded, and what went back when an operation was ended. Returns false if the provider did not answer. */
+  async function checkMoneyBack(order: Order, operations: MoneyOperation[]): Promise<boolean> {
+    const hasRefunds = operations.some(({ kind }) => kind === 'refund');
+    if (hasRefunds && !(await refunds!.inspect(order, operations))) return false;
+    for (const operation of operations.filter(gaveBack)) {
+      const answer = await provider.lookup(operation.providerObject!);
+      if (answer.kind === 'unknown') return false;
+      const { view } = answer;
+      if (view?.status !== 'captured' || view.captured <= view.refunded) continue;
+      log.error(
+        { order: order.order, object: view.object },
+        'the bank sent back money that had been given back',
+      );
+      await end({ order, operation }, operation.endReason ?? 'capture_refused');
+    }
+    return true;
   }
 
   /** Nothing is under way here, yet the provider speaks: a success after our last word would be a late one. */
@@ -408,4 +426,9 @@ export function createPayments(options: PaymentsOptions): Payments {
 
 function isCaptured(operations: readonly MoneyOperation[]): boolean {
   return operations.some(({ kind, state }) => kind === 'capture' && state === 'done');
+}
+
+/** Ended, with money that was taken of it and went back. */
+function gaveBack({ kind, state, answer, providerObject }: MoneyOperation): boolean {
+  return kind !== 'refund' && state === 'voided' && !!providerObject && (answer?.view?.refunded ?? 0) > 0;
 }

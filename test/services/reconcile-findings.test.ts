@@ -230,6 +230,47 @@ test('P4 P8: what a lost event would have told is told to the saga by the compar
   assert.deepEqual(violationsOf(await auditOf({ database: own, simulator: bank, eventNo: stage.event })), []);
 });
 
+test('P8: money that an ending gave back and that the bank sent back days later goes back again, although no event told of it', async (t) => {
+  const own = await testDatabase(t);
+  const bank = await startTestSimulator();
+  t.after(() => bank.stop());
+  const counter = refundDesk(own.url, bank.provider);
+  t.after(() => counter.close());
+  const stage = await stageEvent(own);
+  const closed = await reserved(counter, stage, 'closed', [3]);
+  const asked = await counter.checkout.pay(payCommand(closed.order, 'pm_card_threeDSecure2Required'));
+  assert.ok(asked.kind === 'pending' && asked.action);
+  await bank.answerBank(asked.action.url, 'authorise');
+  const object = (await counter.record.findOrder(closed.order))!.providerObject!;
+  await bank.provider.capture({ key: randomUUID(), object, amount: closed.amount });
+  await bank.fault('refund_fails_later', { match: { reference: closed.order }, times: 1 });
+  await counter.checkout.close(closed.order);
+  await reconcile(own, counter);
+  const moneyBack = async (): Promise<number> => {
+    const answer = await bank.provider.lookup(object);
+    assert.ok(answer.kind === 'done');
+    return answer.view.refunded;
+  };
+  assert.equal(await moneyBack(), closed.amount);
+  await bank.settleRefunds();
+  assert.equal(await moneyBack(), 0, 'the bank has sent it back');
+
+  assert.equal(await counter.checkout.payments.checkRefunds(), 0, 'not before a day has passed');
+  const aDay = (): Promise<unknown> =>
+    own.query(
+      `UPDATE money_operations SET check_at = check_at - interval '1 day' WHERE check_at IS NOT NULL`,
+    );
+  await aDay();
+  assert.equal(await counter.checkout.payments.checkRefunds(), 1);
+  await reconcile(own, counter);
+  assert.equal(await moneyBack(), closed.amount);
+  const [row] = await own.query<{ state: string; next: boolean }>(
+    `SELECT state, check_at > clock_timestamp() + interval '1 day' AS next FROM money_operations WHERE check_at IS NOT NULL`,
+  );
+  assert.deepEqual(row, { state: 'voided', next: true }, 'and is checked again');
+  assert.deepEqual(violationsOf(await auditOf({ database: own, simulator: bank, eventNo: stage.event })), []);
+});
+
 test('a window holds what was opened in it; a look that comes to nothing is no finding', async () => {
   const early = await report().onDemand({ from: from - 3_600_000, to: from - 60_000 });
   assert.ok(early.kind === 'compared');
