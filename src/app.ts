@@ -66,6 +66,7 @@ import { createDb, type Db } from './sales/db.ts';
 import { createEvents, type Events } from './sales/events.ts';
 import { installationOf } from './sales/installation.ts';
 import { isExcepted } from './sales/limits.ts';
+import { newerFunctionsText } from './sales/functions.ts';
 import { migrate } from './sales/migrate.ts';
 import { createSalesRecord } from './sales/orders-record.ts';
 import { reportPath, reportProvider } from './sales/path-signals.ts';
@@ -494,6 +495,14 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
       `The migration ${outcome.file} is not the one that this database was made with. Restore the file, or begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
     );
   }
+  if (outcome.kind === 'too_old') {
+    throw new StartProblem(
+      `The database was made by a development version (schema ${outcome.databaseVersion}) that this program cannot carry over: begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
+    );
+  }
+  const { functions } = outcome;
+  if (functions.kind === 'applied') onProgress('Applied the functions of functions/.');
+  if (functions.kind === 'newer') onProgress(newerFunctionsText(functions.databaseProgram, functions.program));
 }
 
 function signingSecret(config: Config, random: Random): Uint8Array {

@@ -158,7 +158,8 @@ async function buyerEverywhere(stage: { event: number; epoch: number }) {
     `INSERT INTO audit_log (actor, action, detail) VALUES ($1, 'reconcile_settle', jsonb_build_object('subject', $2::text, 'note', $3::text))`,
     [actor, order.providerObject, mark],
   );
-  await database.query(`INSERT INTO hold_ends VALUES ($1, gen_random_uuid(), $2, $3, now(), now())`, [
+  await database.query(`INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
+     VALUES ($1, gen_random_uuid(), $2, $3, now(), now())`, [
     stage.event,
     visitor,
     email,
