@@ -214,7 +214,7 @@ CREATE TABLE seats (
 
 CREATE SEQUENCE grant_numbers;
 
--- Holds of the Postgres arbiter.
+-- Holds of the Postgres arbiter. partition_holds returns rows of this table by position, so new columns go to the end, there too.
 --   live       a lease until its deadline
 --   ordered    became an order that is not paid yet; the quota still counts it
 --   ended      its order was sold or closed. Remembered for good, because the id led to an order
@@ -227,19 +227,19 @@ CREATE TABLE holds (
   partition     smallint NOT NULL,
   visitor       text NOT NULL,
   holder        text NOT NULL,
-  address       text,                        -- id of the address range, a keyed hash; null means that none is counted
   request       text NOT NULL,
   seats         integer[] NOT NULL,
   granted_at    timestamptz NOT NULL,
   deadline      timestamptz NOT NULL,
   epoch         bigint NOT NULL,
   grant_no      bigint NOT NULL,
+  order_id      uuid,
+  state         text NOT NULL CHECK (state IN ('live','ordered','ended','released','replaced','expired','tombstone')),
   -- Of the receipt that recovered the hold, null otherwise. Receipts are compared by these; its own epoch and grant number are new,
   -- so that all grants made later under that epoch outrank it.
   receipt_epoch bigint,
   receipt_grant bigint,
-  order_id      uuid,
-  state         text NOT NULL CHECK (state IN ('live','ordered','ended','released','replaced','expired','tombstone')),
+  address       text,                        -- id of the address range, a keyed hash; null means that none is counted
   PRIMARY KEY (hold_id, event_no)
 ) PARTITION BY LIST (event_no);
 CREATE INDEX holds_holder ON holds (holder);

@@ -502,7 +502,8 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
   }
   const { functions } = outcome;
   if (functions.kind === 'applied') onProgress('Applied the functions of functions/.');
-  if (functions.kind === 'newer') onProgress(newerFunctionsText(functions.databaseProgram, functions.program));
+  if (functions.kind === 'newer')
+    onProgress(newerFunctionsText(functions.databaseProgram, functions.program));
 }
 
 function signingSecret(config: Config, random: Random): Uint8Array {

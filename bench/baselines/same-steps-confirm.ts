@@ -14,7 +14,7 @@ export interface AuthorisedPurchase {
 
 type Limit = readonly [kind: string, subject: string];
 
-/** The seats are sold and the capture is due: order_confirm of migrations/0014_limits.sql. */
+/** The seats are sold and the capture is due: order_confirm of functions/orders.sql. */
 export async function confirm(
   step: Statements,
   { event }: SaleEvent,

@@ -2,7 +2,7 @@ import { holdLimits } from '../../src/core/hold.ts';
 import type { SaleEvent, SalePurchase } from '../sale-event.ts';
 import { lockEvent, noteChange, type Statements } from './same-steps-statements.ts';
 
-/** Hold, extend and reserve: arbiter_hold and arbiter_extend of migrations/0002_arbiter.sql, order_reserve of 0014_limits.sql. */
+/** Hold, extend and reserve: arbiter_hold and arbiter_extend of functions/arbiter.sql, order_reserve of functions/orders.sql. */
 
 interface Gate {
   phase: string;

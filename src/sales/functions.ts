@@ -32,7 +32,10 @@ interface AppliedSet {
  * one leaves the functions alone, because an old process may restart during a rolling update. The caller holds the migration
  * lock.
  */
-export async function applyFunctions(client: pg.ClientBase, program = packageVersion()): Promise<FunctionsOutcome> {
+export async function applyFunctions(
+  client: pg.ClientBase,
+  program = packageVersion(),
+): Promise<FunctionsOutcome> {
   await client.query(`CREATE TABLE IF NOT EXISTS schema_functions (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), hash text NOT NULL, program text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now())`);
@@ -41,7 +44,8 @@ export async function applyFunctions(client: pg.ClientBase, program = packageVer
   if (before && before.hash !== set.hash && isNewer(before.program, program))
     return { kind: 'newer', databaseProgram: before.program, program };
   if (before?.hash === set.hash) {
-    if (isNewer(program, before.program)) await client.query('UPDATE schema_functions SET program = $1', [program]);
+    if (isNewer(program, before.program))
+      await client.query('UPDATE schema_functions SET program = $1', [program]);
     return { kind: 'current' };
   }
   await replaceAll(client, set, program);
@@ -81,7 +85,7 @@ async function replaceAll(client: pg.ClientBase, set: FunctionSet, program: stri
     try {
       return await inTransaction(client, async () => {
         await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-        // Functions call each other across files. test/services/schema-functions.test.ts checks the bodies.
+        // Functions call each other across files. test/services/migrate.test.ts checks the bodies.
         await client.query('SET LOCAL check_function_bodies = off');
         for (const file of set.files) await applyFile(client, file);
         await client.query(
@@ -107,7 +111,8 @@ async function applyFile(client: pg.ClientBase, { name, sql }: { name: string; s
 }
 
 /** lock_not_available, deadlock_detected. */
-const isLockFault = (error: unknown): boolean => ['55P03', '40P01'].includes((error as { code?: string }).code ?? '');
+const isLockFault = (error: unknown): boolean =>
+  ['55P03', '40P01'].includes((error as { code?: string }).code ?? '');
 
 export async function inTransaction(client: pg.ClientBase, run: () => Promise<void>): Promise<void> {
   await client.query('BEGIN');

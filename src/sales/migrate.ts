@@ -91,11 +91,17 @@ async function apply(client: pg.Client, migration: Migration): Promise<void> {
 }
 
 async function record(client: pg.Client, { version, file, hash }: Migration): Promise<void> {
-  await client.query('INSERT INTO schema_migrations (version, file, hash) VALUES ($1, $2, $3)', [version, file, hash]);
+  await client.query('INSERT INTO schema_migrations (version, file, hash) VALUES ($1, $2, $3)', [
+    version,
+    file,
+    hash,
+  ]);
 }
 
 async function readLedger(client: pg.Client): Promise<LedgerRow[]> {
-  const { rows } = await client.query<LedgerRow>('SELECT version, file, hash FROM schema_migrations ORDER BY version');
+  const { rows } = await client.query<LedgerRow>(
+    'SELECT version, file, hash FROM schema_migrations ORDER BY version',
+  );
   return rows;
 }
 

@@ -23,7 +23,7 @@ test('rows that refer to another are found by an index, however many there are',
   assert.ok(missing.length > 0, 'the small ones are seen, so the question is a real one');
 });
 
-/** Asked for by a crowd: their plans are made while tables are empty, and kept (migrations/0022_kept_plans.sql). */
+/** A crowd calls these. Their plans are made while tables are empty, and kept (the head of functions/orders.sql). */
 const kept = [
   ...[
     'queue_join',
