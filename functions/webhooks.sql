@@ -2,7 +2,7 @@
 -- due deliveries (src/fulfilment/webhook-deliverer.ts) and record each attempt. Lock order: endpoint → its deliveries. Steps of orders
 -- lock neither.
 
--- What a receiver may know about an order without asking: no name, no address.
+-- The part of an order that a receiver may know without asking: no name, no address.
 CREATE OR REPLACE FUNCTION webhook_order(o orders) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('order', o.order_id, 'state', o.state, 'reason', o.reason, 'amount', o.amount,
     'orderFee', o.order_fee, 'currency', o.currency, 'seats', coalesce(jsonb_agg(jsonb_build_object(
@@ -227,7 +227,7 @@ BEGIN
   RETURN jsonb_build_object('kind', 'made', 'endpoint', webhook_endpoint_json(e));
 END $$;
 
--- Changes the parts in p_changes: url, happenings, note, state. Enabling restarts the clocks of waiting deliveries and of the
+-- Changes the parts in p_changes: url, event types, note, state. Enabling restarts the clocks of waiting deliveries and of the
 -- endpoint. Removing is final: nothing more is sent, and its log stays until it is too old.
 CREATE OR REPLACE FUNCTION webhook_endpoint_change(p_endpoint uuid, p_changes jsonb, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE

@@ -15,7 +15,7 @@ CREATE TABLE installation (
 );
 INSERT INTO installation (id) VALUES (left(gen_random_uuid()::text, 8));
 
--- Who changed what. Holds no personal data of buyers.
+-- The log of changes and their actors. Holds no personal data of buyers.
 CREATE TABLE audit_log (
   entry    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at       timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -96,7 +96,7 @@ CREATE TABLE events (
   published_at   timestamptz
 );
 
--- What does not change about an event's seats during a sale.
+-- The part of an event's seats that does not change during a sale.
 CREATE TABLE event_seats (
   event_no   integer NOT NULL,
   seat_no    integer NOT NULL,
@@ -235,8 +235,8 @@ CREATE TABLE holds (
   grant_no      bigint NOT NULL,
   order_id      uuid,
   state         text NOT NULL CHECK (state IN ('live','ordered','ended','released','replaced','expired','tombstone')),
-  -- Of the receipt that recovered the hold, null otherwise. Receipts are compared by these; its own epoch and grant number are new,
-  -- so that all grants made later under that epoch outrank it.
+  -- From the receipt that recovered the hold, null otherwise. Receipts are compared by these; the hold's own epoch and grant number
+  -- are new, so that all grants made later under that epoch outrank it.
   receipt_epoch bigint,
   receipt_grant bigint,
   address       text,                        -- id of the address range, a keyed hash; null means that none is counted
@@ -254,7 +254,7 @@ CREATE FUNCTION hold_due(p_state text, p_deadline timestamptz) RETURNS timestamp
 $$;
 CREATE INDEX holds_due ON holds (hold_due(state, deadline));
 
--- What a function of the arbiter returns; `kind` decides which of the others are set. A list of columns in this order is cast to it
+-- The result of a function of the arbiter; `kind` decides which of the others are set. A list of columns in this order is cast to it
 -- (arbiter_say), so new attributes go to the end.
 CREATE TYPE arbiter_answer AS (
   kind       text,
@@ -400,7 +400,7 @@ CREATE TABLE cooldowns (
 CREATE INDEX cooldowns_changed ON cooldowns (changed_at);
 CREATE INDEX cooldowns_last ON cooldowns (last_at);
 
--- What only holders of a code may buy, and before others.
+-- Codes that open locked categories, ticket types or the presale.
 CREATE TABLE access_codes (
   code_id    uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   event_no   integer NOT NULL REFERENCES events,
@@ -442,7 +442,7 @@ CREATE TABLE refunds (
   goodwill     bigint NOT NULL,
   amount       bigint NOT NULL,
   currency     char(3) NOT NULL,
-  -- Of the last attempt. 'pending': accepted, the provider or the bank is working on it. 'failed': the money is still owed.
+  -- The state of the last attempt. 'pending': accepted, the provider or the bank is working on it. 'failed': the money is still owed.
   -- 'elsewhere': given back by other means than the provider.
   state        text NOT NULL CHECK (state IN ('open','unknown','pending','done','failed','elsewhere')),
   detail       text,                         -- why it waits or failed, in the provider's words, or how it was given back elsewhere
@@ -545,7 +545,7 @@ CREATE TABLE reversals (
   currency    char(3) NOT NULL,
   -- A refund is 'pending', 'done' or 'failed'; a dispute 'open', 'won' or 'lost'.
   state       text NOT NULL CHECK (state IN ('pending','done','failed','open','won','lost')),
-  -- What can no longer be refunded, in the order's currency: 0 for a failed refund and for a dispute that was won.
+  -- The part that can no longer be refunded, in the order's currency: 0 for a failed refund and for a dispute that was won.
   taken       bigint NOT NULL CHECK (taken >= 0),
   detail      jsonb NOT NULL DEFAULT '{}',   -- the provider's status, reason and fee, and until when to respond
   created_at  timestamptz NOT NULL,          -- by the provider's clock
@@ -760,7 +760,7 @@ CREATE TABLE event_wakes (
 );
 CREATE INDEX event_wakes_event ON event_wakes (event_no);
 
--- What each web process saw of the purchase path over its last seconds. Leaders admit fewer buyers when it struggles. Unlogged:
+-- Measurements of the purchase path by each web process, over its last seconds. Leaders admit fewer buyers when it struggles. Unlogged:
 -- worthless after a crash.
 CREATE UNLOGGED TABLE path_signals (
   owner          text PRIMARY KEY,
@@ -926,7 +926,7 @@ CREATE TABLE webhook_attempts (
   PRIMARY KEY (delivery_id, attempt)
 );
 
--- What each process reports about its loops, renewed every few seconds and deleted on an orderly stop.
+-- The report of each process about its loops, renewed every few seconds and deleted on an orderly stop.
 CREATE TABLE process_health (
   process     text PRIMARY KEY,              -- new with each start: host, process id and a random part
   roles       text[] NOT NULL,

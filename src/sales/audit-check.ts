@@ -57,7 +57,8 @@ export function indexCheck(
     promise,
     name,
     looks: `${index} stands`,
-    remedy: 'Stop selling and create the index again (migrations/0001_schema.sql): without it nothing keeps a second one out.',
+    remedy:
+      'Stop selling and create the index again (migrations/0001_schema.sql): without it nothing keeps a second one out.',
     text: `
       SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
              'no valid unique index on ${table} (${columns})${condition ? ` where ${quoted}` : ''}' AS says

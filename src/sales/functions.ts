@@ -6,7 +6,7 @@ import { packageVersion, projectDir } from '../runtime/project-dir.ts';
 
 const functionsDir = join(projectDir, 'functions');
 
-/** What became of the SQL functions, triggers and views in functions/. */
+/** Whether functions/ (SQL functions, triggers and views) had to be applied. */
 export type FunctionsOutcome =
   /** The database has this program's set already. */
   | { kind: 'current' }
@@ -17,7 +17,7 @@ export type FunctionsOutcome =
 
 interface FunctionSet {
   files: { name: string; sql: string }[];
-  /** Of all names and contents. */
+  /** SHA-256 of all names and contents. */
   hash: string;
 }
 
