@@ -487,7 +487,7 @@ BEGIN
   END IF;
   SELECT * INTO m FROM money_operations
   WHERE order_id = p_order AND kind <> 'refund' AND state IN ('open','waiting','unknown','ending') FOR UPDATE;
-  IF FOUND AND p_fits AND m.kind = 'open' AND m.provider_object IS NULL AND o.provider_object IS NULL THEN
+  IF FOUND AND p_fits AND m.kind = 'open' AND m.state <> 'waiting' AND m.provider_object IS NULL AND o.provider_object IS NULL THEN
     PERFORM money_opened(m.operation_id, p_object, NULL);
     RETURN money_result('adopted', m.operation_id);
   END IF;

@@ -255,7 +255,7 @@ BEGIN
   IF p_reason = 'closed_by_buyer' AND m.kind = 'open' AND m.state IN ('unknown','ending') AND m.provider_object IS NULL THEN
     UPDATE money_operations SET state = 'voided', due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp()
     WHERE operation_id = m.operation_id;
-    v_seats := order_end(o, 'close', 'closed', p_reason, NULL);
+    v_seats := order_end(o, 'close', 'closed', p_reason, p_end_key);
     SELECT * INTO o FROM orders WHERE order_id = p_order;
     RETURN jsonb_build_object('kind', 'closed', 'order', order_json(o), 'seats', v_seats);
   END IF;
