@@ -291,7 +291,10 @@ END $$;
 -- Locks: event (shared) → holder → visitor → address range (advisory) → holds → seats by number.
 CREATE OR REPLACE FUNCTION arbiter_hold(p_event integer, p_partition smallint, p_epoch bigint, p_hold uuid, p_visitor text,
   p_holder text, p_request text, p_seats integer[], p_size integer, p_named boolean, p_units integer[], p_ttl_ms integer,
-  p_seats_max integer, p_replaces uuid, p_not_after timestamptz, p_address text DEFAULT NULL, p_address_max integer DEFAULT NULL) RETURNS arbiter_answer LANGUAGE plpgsql AS $$
+  p_seats_max integer, p_replaces uuid, p_not_after timestamptz, p_address text DEFAULT NULL,
+  p_address_max integer DEFAULT NULL)
+RETURNS arbiter_answer LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   answer arbiter_answer; phase text; v_taken integer[]; v_used integer; v_seats integer[]; v_rows integer;
   v_now timestamptz; own holds; made holds;

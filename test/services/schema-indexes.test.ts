@@ -52,6 +52,8 @@ const kept = [
     'refund_make',
   ],
   ...['refund_settle', 'reversals_record', 'entry_check_in'],
+  ...['arbiter_hold', 'arbiter_hold_many', 'arbiter_extend', 'arbiter_release', 'arbiter_recover'],
+  ...['arbiter_project', 'arbiter_sweep', 'arbiter_refusal'],
 ];
 
 test('functions that a crowd asks for keep plans that read no table from its first row to its last, also after they were replaced', async (t) => {
