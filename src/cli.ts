@@ -1,5 +1,3 @@
-import fs from 'node:fs';
-import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { registerCrowdCommand } from '../tools/crowd/command.ts';
 import { registerGamedayCommand } from '../tools/gameday/command.ts';
@@ -27,7 +25,7 @@ import { RedisServerFault } from './redis/program.ts';
 import { systemClock } from './runtime/clock.ts';
 import { type Config, readConfig } from './runtime/config.ts';
 import { createLogger } from './runtime/log.ts';
-import { projectDir } from './runtime/project-dir.ts';
+import { packageVersion } from './runtime/project-dir.ts';
 import { systemRandom } from './runtime/random.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 
@@ -103,7 +101,7 @@ export async function main(argv: readonly string[]): Promise<number> {
       const { database } = config();
       if (database.kind === 'external')
         await postgresAnswers({ ...runtime(), url: database.url, onProgress: say });
-      const reached = await reachMigratedDatabase(config(), runtime());
+      const reached = await reachMigratedDatabase(config(), runtime(), say);
       await reached.close();
       print('The schema is up to date.');
     });
@@ -165,11 +163,6 @@ export async function main(argv: readonly string[]): Promise<number> {
     return codeOf(error, say);
   }
   return code;
-}
-
-function packageVersion(): string {
-  const file = path.join(projectDir, 'package.json');
-  return (JSON.parse(fs.readFileSync(file, 'utf8')) as { version: string }).version;
 }
 
 function readConfigOnce(): () => Config {

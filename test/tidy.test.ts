@@ -6,6 +6,7 @@ import { projectDir } from '../src/runtime/project-dir.ts';
 import {
   clockRule,
   exitRule,
+  functionRule,
   importRule,
   linkRule,
   lockRule,
@@ -152,11 +153,37 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
   {
     says: 'no file is longer than 600 lines',
     rule: sizeRule,
-    catches: [
-      [file('src/http/buyer.ts', 'x;\n'.repeat(601))],
-      [file('migrations/0001_x.sql', 'x\n'.repeat(601))],
+    catches: [[file('src/http/buyer.ts', 'x;\n'.repeat(601))], [file('functions/x.sql', 'x\n'.repeat(601))]],
+    passes: [
+      [file('src/http/buyer.ts', 'x;\n'.repeat(600))],
+      [file('docs/SPEC.md', 'x\n'.repeat(900))],
+      [file('migrations/0001_schema.sql', 'x\n'.repeat(900))],
     ],
-    passes: [[file('src/http/buyer.ts', 'x;\n'.repeat(600))], [file('docs/SPEC.md', 'x\n'.repeat(900))]],
+  },
+  {
+    says: 'each SQL function is defined once, in a file that can be applied again',
+    rule: functionRule,
+    catches: [
+      [
+        file('functions/a.sql', 'CREATE OR REPLACE FUNCTION f()'),
+        file('functions/b.sql', 'CREATE OR REPLACE FUNCTION f(a text)'),
+      ],
+      [
+        file('functions/a.sql', 'CREATE OR REPLACE FUNCTION f()'),
+        file('migrations/0002_x.sql', 'CREATE FUNCTION f()'),
+      ],
+      [file('functions/a.sql', 'CREATE FUNCTION f()')],
+      [file('functions/a.sql', 'CREATE TABLE t ();')],
+      [file('functions/a.sql', 'ALTER FUNCTION f SET enable_seqscan = off;')],
+    ],
+    passes: [
+      [
+        file('functions/a.sql', 'CREATE OR REPLACE FUNCTION f()\n  INSERT INTO t'),
+        file('migrations/schema.sql', 'CREATE FUNCTION f()'),
+      ],
+      [file('functions/dropped.sql', 'DROP FUNCTION IF EXISTS g(integer);')],
+      [file('migrations/0002_x.sql', 'CREATE FUNCTION h()\nCREATE TABLE t ();')],
+    ],
   },
   {
     says: 'names say what is inside',

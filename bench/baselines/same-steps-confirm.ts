@@ -14,7 +14,7 @@ export interface AuthorisedPurchase {
 
 type Limit = readonly [kind: string, subject: string];
 
-/** The seats are sold and the capture is due: order_confirm of migrations/0014_limits.sql. */
+/** The seats are sold and the capture is due: order_confirm of functions/orders.sql. */
 export async function confirm(
   step: Statements,
   { event }: SaleEvent,
@@ -127,7 +127,8 @@ async function sell({ one }: Statements, event: number, { order, seats }: SalePu
     await one(
       'same_sell_ticket',
       `UPDATE tickets SET status = 'sold', changed_at = clock_timestamp()
-       WHERE event_no = $1 AND (CASE WHEN status <> 'cancelled' THEN seat_no END) = $2 AND order_id = $3 AND status = 'reserved'
+       WHERE event_no = $1 AND seat_no = $2 AND (status IN ('reserved','sold')) IS TRUE
+         AND order_id = $3 AND status = 'reserved'
        RETURNING seat_no`,
       [event, seat, order],
     );

@@ -1,6 +1,6 @@
 import { lockEvent, lockOrder, noteChange, type OrderRow, type Statements } from './same-steps-statements.ts';
 
-/** The money steps of migrations/0005_money.sql, 0012_jobs.sql and 0016_webhooks_out.sql, as a client sends them row by row. */
+/** The money steps of functions/money.sql, jobs.sql and webhooks.sql, as a client sends them row by row. */
 
 export interface Operation {
   operation: string;

@@ -17,7 +17,7 @@ export const sameStepsSettings = {
   statement_timeout: 60_000,
   lock_timeout: 1_000,
   idle_in_transaction_session_timeout: 2_000,
-  // …and of our functions (0022_kept_plans.sql): plans made on empty tables still look their rows up.
+  // …and of our functions (SET in functions/orders.sql): plans made on empty tables still look their rows up.
   plan_cache_mode: 'force_generic_plan',
   enable_seqscan: 'off',
   enable_hashjoin: 'off',

@@ -2,7 +2,7 @@ import { holdLimits } from '../../src/core/hold.ts';
 import type { SaleEvent, SalePurchase } from '../sale-event.ts';
 import { lockEvent, noteChange, type Statements } from './same-steps-statements.ts';
 
-/** Hold, extend and reserve: arbiter_hold and arbiter_extend of migrations/0002_arbiter.sql, order_reserve of 0014_limits.sql. */
+/** Hold, extend and reserve: arbiter_hold and arbiter_extend of functions/arbiter.sql, order_reserve of functions/orders.sql. */
 
 interface Gate {
   phase: string;
@@ -179,7 +179,7 @@ export async function reserve(step: Statements, at: SaleEvent, purchase: SalePur
     await one(
       'same_reserve_ticket',
       `INSERT INTO tickets (event_no, seat_no, order_id, status, price, fee, kind) VALUES ($1, $2, $3, 'reserved', $4, $5, $6)
-       ON CONFLICT ((CASE WHEN status <> 'cancelled' THEN seat_no END), event_no) DO NOTHING RETURNING seat_no`,
+       ON CONFLICT (seat_no, event_no) WHERE (status IN ('reserved','sold')) IS TRUE DO NOTHING RETURNING seat_no`,
       [event, seat, order, price, fee, kind],
     );
   }

@@ -35,6 +35,7 @@ import { createSalesRecord } from '../orders/orders-record.ts';
 import { ticketsOfOrder } from '../orders/tickets.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
 import { createDb, type Db } from '../postgres/db.ts';
+import { newerFunctionsText } from '../postgres/functions.ts';
 import { installationOf } from '../postgres/installation.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { startPostgres } from '../postgres/server.ts';
@@ -494,6 +495,15 @@ export async function migrateTo(databaseUrl: string, onProgress: (line: string) 
       `The migration ${outcome.file} is not the one that this database was made with. Restore the file, or begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
     );
   }
+  if (outcome.kind === 'too_old') {
+    throw new StartProblem(
+      `The database was made by a development version (schema ${outcome.databaseVersion}) that this program cannot carry over: begin with an empty database (without DATABASE_URL: move the data folder away, .data or what ONSALE_DATA_DIR names).`,
+    );
+  }
+  const { functions } = outcome;
+  if (functions.kind === 'applied') onProgress('Applied the functions of functions/.');
+  if (functions.kind === 'newer')
+    onProgress(newerFunctionsText(functions.databaseProgram, functions.program));
 }
 
 function signingSecret(config: Config, random: Random): Uint8Array {

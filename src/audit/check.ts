@@ -45,28 +45,28 @@ export function indexCheck(
   promise: string,
   table: string,
   columns: string,
-  /** Part of its condition, and which rows that makes, in words; empty: of all. */
+  /** Part of its condition as Postgres prints it, and the rows that have it, in words. Both are empty for an index of all rows. */
   condition: string,
   rows: string,
-  /** How the definition begins its columns, as a LIKE pattern, where they are not plain columns. */
-  definition = `%(${columns})%`,
 ): RecordCheck {
   const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').replace(/_$/, '');
   const index = `the unique index on ${table} (${columns})${rows ? ` of ${rows}` : ''}`;
+  const quoted = condition.replace(/'/g, "''");
   const own = ['tickets', 'seats', 'holds'].includes(table);
   return {
     promise,
     name,
     looks: `${index} stands`,
-    remedy: 'Stop selling and make the index again (migrations/): without it nothing keeps a second one out.',
+    remedy:
+      'Stop selling and create the index again (migrations/0001_schema.sql): without it nothing keeps a second one out.',
     text: `
       SELECT NULL::integer AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
-             'no valid unique index on ${table} (${columns})${condition ? ` where ${condition.replace(/'/g, "''")}` : ''}' AS says
+             'no valid unique index on ${table} (${columns})${condition ? ` where ${quoted}` : ''}' AS says
       WHERE $1::integer IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_index i
         WHERE i.indrelid = to_regclass(${own ? `'${table}_' || $1` : `'${table}'`})
           AND i.indisunique AND i.indisvalid AND i.indisready
-          AND pg_get_indexdef(i.indexrelid) LIKE '${definition.replace(/'/g, "''")}'
-          AND coalesce(pg_get_expr(i.indpred, i.indrelid), '') LIKE '%${condition}%')`,
+          AND pg_get_indexdef(i.indexrelid) LIKE '%(${columns})%'
+          AND coalesce(pg_get_expr(i.indpred, i.indrelid), '') LIKE '%${quoted}%')`,
   };
 }

@@ -34,10 +34,11 @@ export async function reachDatabase(
 export async function reachMigratedDatabase(
   config: Config,
   runtime: Runtime,
+  onProgress: (line: string) => void = () => {},
 ): Promise<{ url: string; close(): Promise<void> }> {
   const reached = await reachDatabase(config, runtime);
   try {
-    await migrateTo(reached.url, () => {});
+    await migrateTo(reached.url, onProgress);
     return reached;
   } catch (error) {
     await reached.close();

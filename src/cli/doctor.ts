@@ -1,12 +1,13 @@
 import fs from 'node:fs';
-import { readdir, statfs } from 'node:fs/promises';
+import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import pg from 'pg';
 import { type Runtime, stripeProvider } from '../app/app.ts';
 import { clockSkewMaxMs, skewText } from '../health/background-work.ts';
 import { type ProxySighting, proxyAdvice, recentProxiesQuery } from '../health/undeclared-proxies.ts';
+import { inspectFunctions, newerFunctionsText } from '../postgres/functions.ts';
+import { knownVersion } from '../postgres/migrate.ts';
 import type { Config } from '../runtime/config.ts';
-import { projectDir } from '../runtime/project-dir.ts';
 import { reachDatabase } from './database.ts';
 import { examineBackground } from './doctor-background.ts';
 import { examinePartitions } from './doctor-partitions.ts';
@@ -25,7 +26,6 @@ export interface Finding {
 const freeBytesMin = 512 * 1024 * 1024;
 const freeBytesWarn = 5 * 1024 * 1024 * 1024;
 const postgresMin = 140_000;
-const migrationsDir = path.join(projectDir, 'migrations');
 
 /** Everything that selling stands on, each with what is wrong and what to do. */
 export async function examine(config: Config, runtime: Runtime): Promise<Finding[]> {
@@ -100,6 +100,7 @@ async function database(url: string, runtime: Runtime, config: Config): Promise<
     return [
       await serverVersion(ask),
       await schema(ask),
+      await functions(client),
       ...(await durability(ask)),
       await clockSkew(ask, runtime),
       ...(await undeclaredProxies(client, config)),
@@ -134,9 +135,7 @@ async function serverVersion(ask: Ask): Promise<Finding> {
 
 async function schema(ask: Ask): Promise<Finding> {
   const check = 'schema';
-  const known = Math.max(
-    ...(await readdir(migrationsDir)).map((name) => Number(/^(\d{4})_.+\.sql$/.exec(name)?.[1] ?? 0)),
-  );
+  const known = await knownVersion();
   const { ledger } = await ask("SELECT to_regclass('schema_migrations') AS ledger");
   if (!ledger)
     return { check, state: 'wrong', detail: 'The database is empty.', remedy: 'Run: onsale migrate' };
@@ -145,6 +144,15 @@ async function schema(ask: Ask): Promise<Finding> {
   if (Number(version) < known) return { check, state: 'wrong', detail, remedy: 'Run: onsale migrate' };
   if (Number(version) > known) return { check, state: 'wrong', detail, remedy: 'Start the newer program.' };
   return { check, state: 'ok', detail };
+}
+
+async function functions(client: pg.Client): Promise<Finding> {
+  const check = 'functions';
+  const found = await inspectFunctions(client);
+  if (found.kind === 'current') return { check, state: 'ok', detail: "this program's" };
+  if (found.kind === 'newer')
+    return { check, state: 'note', detail: newerFunctionsText(found.databaseProgram, found.program) };
+  return { check, state: 'wrong', detail: "not this program's", remedy: 'Run: onsale migrate' };
 }
 
 /** D2 is promised for nothing less. */

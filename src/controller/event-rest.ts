@@ -32,7 +32,7 @@ export interface EventRestOptions {
 }
 
 /**
- * Decides which events need a leader. An event about which nothing changes is put to rest (migrations/0025_event_rests.sql). Any
+ * Decides which events need a leader. An event about which nothing changes is put to rest (functions/event-rests.sql). Any
  * change, or its next scheduled change, brings it back within a second. Call it once a tick: it returns the events to lead.
  */
 export function createEventRest(options: EventRestOptions): () => Promise<EventNo[]> {

@@ -1,6 +1,6 @@
 /**
  * What is to be kept of a paid order's money, and what a refund gives back: the one rule behind P8. All sums are minor units
- * of the order's currency. `refund_make` (migrations/0015_refunds.sql) decides by the same rule; a contract test compares them.
+ * of the order's currency. `refund_make` (functions/refunds.sql) decides by the same rule; a contract test compares them.
  */
 import { assert } from './outcome.ts';
 

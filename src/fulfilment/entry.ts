@@ -2,7 +2,7 @@ import type { EventNo } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Statements about entry (migrations/0018_entry.sql). Times are epoch ms. */
+/** Statements about entry (functions/entry.sql). Times are epoch ms. */
 
 export const entryBounds = {
   gateLengthMax: 60,

@@ -2,7 +2,7 @@ import type { OrderId } from '../core/hold.ts';
 import type { Order } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Statements about the mails that are owed to buyers (migrations/0012_jobs.sql). */
+/** Statements about the mails that are owed to buyers (functions/jobs.sql). */
 export interface OwedMail {
   mail: string;
   what: string;

@@ -1,6 +1,6 @@
 import type { Db } from '../postgres/db.ts';
 
-/** Statements about the public keys that tickets were signed with (migrations/0018_entry.sql). */
+/** Statements about the public keys that tickets were signed with (functions/entry.sql). */
 
 /**
  * Records the key that a process starts with. `keyId`: hex, as codes name it; `publicKey`: PEM (SPKI).

@@ -1,7 +1,7 @@
 import type { EventNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Statements about webhook endpoints and what they are owed (migrations/0016_webhooks_out.sql). Times are epoch ms. */
+/** Statements about webhook endpoints and what they are owed (functions/webhooks.sql). Times are epoch ms. */
 
 /** What others can be told of. `webhook.trial` comes only when somebody asks for it. */
 export const happenings = [

@@ -4,7 +4,7 @@ import type { Arbiter, DecidedPhase, Stale } from './arbiter.ts';
 /**
  * Which store arbitrates a partition, and how that changes. One row per partition in Postgres is the only
  * truth; every change is one compare-and-set of it, under the event's lock, so that nothing granted before a change commits
- * after it. The functions are in migrations/0009_epochs.sql.
+ * after it. The functions are in functions/partitions.sql.
  */
 export interface PartitionModes {
   /**

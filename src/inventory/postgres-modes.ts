@@ -34,7 +34,7 @@ const statements = {
   abort: 'SELECT * FROM partition_abort($1,$2,$3)',
 } as const;
 
-/** The partition's row in Postgres, changed by the functions of migrations/0009_epochs.sql: one call a step. */
+/** The partition's row in Postgres, changed by functions/partitions.sql: one call a step. */
 export function createPartitionModes(options: {
   db: Db;
   /** 30 s (modes.ts) unless told otherwise. */

@@ -58,8 +58,8 @@ export interface PostgresArbiterOptions {
 
 /**
  * The arbiter in the record's own store: the embedded default and the degraded path. One call an operation; the rules are in
- * the functions of migrations/0002_arbiter.sql and, of grace, 0009_epochs.sql. The event's tables must be there (`create_event_tables`).
- * Claims that are asked together share calls (0011_arbiter_batch.sql).
+ * functions/arbiter.sql and, for grace, arbiter-grace.sql. The event's tables must be there (`create_event_tables`).
+ * Claims that are asked together share calls (arbiter-batch.sql).
  */
 export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOptions): Arbiter {
   const ask = <Row>(operation: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>

@@ -4,7 +4,7 @@ import { canonicalCode } from '../core/prices.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Random } from '../runtime/random.ts';
 
-/** Access codes of an event; the steps are functions of migrations/0017_prices.sql. Times are epoch ms. */
+/** Access codes of an event; the steps are in functions/codes.sql. Times are epoch ms. */
 
 export interface AccessCode {
   id: string;

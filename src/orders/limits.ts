@@ -2,7 +2,7 @@ import type { EventNo, OrderId, Visitor } from '../core/hold.ts';
 import type { EventLimits } from '../core/limits.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Limits of purchases (P7) and their exceptions; the steps are functions of migrations/0014_limits.sql. */
+/** Limits of purchases (P7) and their exceptions; the steps are in functions/limits.sql. */
 
 /** Seats that count against an account's limit: bought ones, and those of its orders that are not paid yet (P7). */
 export async function accountSeats(

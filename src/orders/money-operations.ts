@@ -17,7 +17,7 @@ import type {
   StrayOutcome,
 } from './record.ts';
 
-/** The statements of money operations; the steps are functions of migrations/0005_money.sql and 0013_unknown.sql. */
+/** The statements of money operations; the steps are in functions/money.sql. */
 
 interface Answer<Result> {
   result: Result;

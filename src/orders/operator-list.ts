@@ -5,7 +5,7 @@ import type { Db } from '../postgres/db.ts';
 import type { DecidedSeat, MoneyOperation, OperationId, Order } from './record.ts';
 
 /**
- * The statements of the operator's list (migrations/0027_operator_list.sql). Times are epoch ms, amounts minor units. What the
+ * The statements of the operator's list (functions/operator-list.sql). Times are epoch ms, amounts minor units. What the
  * kinds mean and what can be done is in core/operator-list.ts.
  */
 

@@ -12,7 +12,7 @@ import type {
   SalesRecord,
 } from './record.ts';
 
-/** The statements of orders; the steps themselves are functions of migrations/0004_orders.sql. */
+/** The statements of orders; the steps are in functions/orders.sql. */
 
 interface Answer<Result> {
   result: Result;

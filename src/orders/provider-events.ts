@@ -1,7 +1,7 @@
 import type { Db } from '../postgres/db.ts';
 import type { Claim, EventsNote, ObjectEvents, StoredEvent } from './record.ts';
 
-/** The statements of the provider's events: an inbox, emptied by objects (migrations/0013_unknown.sql). */
+/** The statements of the provider's events: an inbox, emptied by objects (functions/provider.sql). */
 
 /** Stores the event once; what concerns no payment, or a payment of others, is only kept. */
 export async function storeProviderEvent(db: Db, event: StoredEvent): Promise<{ repeated: boolean }> {

@@ -4,8 +4,8 @@ import type { OrderState } from '../core/order.ts';
 import type { Db } from '../postgres/db.ts';
 
 /**
- * What the comparison with the payment provider reads of the record, and where it keeps what it found. The steps are functions
- * of migrations/0014_limits.sql. Times are epoch ms, amounts minor units.
+ * What the comparison with the payment provider reads of the record, and where it keeps what it found. The steps are in
+ * functions/provider.sql. Times are epoch ms, amounts minor units.
  */
 
 export type { FindingKind };

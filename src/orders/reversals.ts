@@ -4,7 +4,7 @@ import type { FindingKind } from './reconcile-findings.ts';
 
 /**
  * Money that left a payment without us: refunds that somebody made at the provider, and disputes of the buyer's bank. The steps
- * are functions of migrations/0028_provider_money.sql. Times are epoch ms, amounts minor units.
+ * are in functions/provider.sql. Times are epoch ms, amounts minor units.
  */
 export interface Reversal {
   /** The provider's id of the refund or the dispute. */

@@ -1,7 +1,7 @@
 import type { Db } from '../postgres/db.ts';
 import type { Loops } from '../runtime/loops.ts';
 
-/** What is kept for a while only (migrations/0020_cleaning.sql). */
+/** Deletes rows that are kept for a limited time (provider_events_clean in functions/provider.sql). */
 
 const gapMs = 10 * 60_000;
 const cleaningLateMs = 5 * 60_000;

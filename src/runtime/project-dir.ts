@@ -10,3 +10,9 @@ function folderOf(start: string): string {
     if (folder === path.dirname(folder)) throw new Error(`no package.json above ${start}`);
   }
 }
+
+/** The program's version, from package.json. */
+export function packageVersion(): string {
+  const file = path.join(projectDir, 'package.json');
+  return (JSON.parse(fs.readFileSync(file, 'utf8')) as { version: string }).version;
+}

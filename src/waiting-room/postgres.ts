@@ -26,7 +26,7 @@ interface JoinRow {
   repeated: boolean;
 }
 
-/** The waiting room in Postgres; each operation is one function of migrations 0003 and 0010. */
+/** The waiting room in Postgres; each operation is one function of functions/queue.sql or queue-stores.sql. */
 export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & AdmissionControl {
   const { db } = options;
   return {

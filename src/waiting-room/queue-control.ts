@@ -6,7 +6,7 @@ import type { SecondOfArrivals, ShardEpoch } from './numbers.ts';
 
 /**
  * Which store issues an event's numbers, and how that changes: one row a shard in Postgres is the only truth. Each change is
- * one conditional step; the functions are in migrations/0010_queue_stores.sql.
+ * one conditional step; the functions are in functions/queue-stores.sql.
  */
 export interface QueueControl {
   /** The rows, read less than `freshMs` ago, or after `notBefore` of this process's monotonic clock. */

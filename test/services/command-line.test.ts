@@ -49,7 +49,8 @@ describe('the command line', () => {
       findings: { check: string; state: string; remedy?: string }[];
     };
     const stateOf = (check: string) => findings.find((one) => one.check === check)?.state;
-    for (const check of ['database', 'schema', 'clock']) assert.equal(stateOf(check), 'ok', well.out);
+    for (const check of ['database', 'schema', 'functions', 'clock'])
+      assert.equal(stateOf(check), 'ok', well.out);
     // The tests' server does not flush to disk: exactly what the doctor is for.
     const durable = stateOf('durability') === 'ok';
     assert.equal(well.code, durable ? 0 : 1);

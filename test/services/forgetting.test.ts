@@ -158,11 +158,11 @@ async function buyerEverywhere(stage: { event: number; epoch: number }) {
     `INSERT INTO audit_log (actor, action, detail) VALUES ($1, 'reconcile_settle', jsonb_build_object('subject', $2::text, 'note', $3::text))`,
     [actor, order.providerObject, mark],
   );
-  await database.query(`INSERT INTO hold_ends VALUES ($1, gen_random_uuid(), $2, $3, now(), now())`, [
-    stage.event,
-    visitor,
-    email,
-  ]);
+  await database.query(
+    `INSERT INTO hold_ends (event_no, hold_id, visitor, account, granted_at, ends_at)
+     VALUES ($1, gen_random_uuid(), $2, $3, now(), now())`,
+    [stage.event, visitor, email],
+  );
   await database.query(
     `INSERT INTO cooldowns (event_no, kind, subject, unpaid, last_at, changed_at)
      VALUES ($1, 'visitor', $2, 1, now(), now()), ($1, 'account', $3, 1, now(), now())`,

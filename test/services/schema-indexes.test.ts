@@ -23,7 +23,7 @@ test('rows that refer to another are found by an index, however many there are',
   assert.ok(missing.length > 0, 'the small ones are seen, so the question is a real one');
 });
 
-/** Asked for by a crowd: their plans are made while tables are empty, and kept (migrations/0022_kept_plans.sql). */
+/** A crowd calls these. Their plans are made while tables are empty, and kept (the head of functions/orders.sql). */
 const kept = [
   ...[
     'queue_join',
@@ -52,6 +52,8 @@ const kept = [
     'refund_make',
   ],
   ...['refund_settle', 'reversals_record', 'entry_check_in'],
+  ...['arbiter_hold', 'arbiter_hold_many', 'arbiter_extend', 'arbiter_release', 'arbiter_recover'],
+  ...['arbiter_project', 'arbiter_sweep', 'arbiter_refusal'],
 ];
 
 test('functions that a crowd asks for keep plans that read no table from its first row to its last, also after they were replaced', async (t) => {

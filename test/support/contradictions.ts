@@ -45,7 +45,8 @@ export const contradictions: Contradiction[] = [
     says: /S3 .*under live holds/,
     sql: ({
       of,
-    }) => `INSERT INTO holds SELECT event_no, '${of('hold second')}', partition, 'b', 'b', '', '{5}', granted_at, deadline, epoch, 2, NULL, 'live'
+    }) => `INSERT INTO holds (event_no, hold_id, partition, visitor, holder, request, seats, granted_at, deadline, epoch, grant_no, state)
+      SELECT event_no, '${of('hold second')}', partition, 'b', 'b', '', '{5}', granted_at, deadline, epoch, 2, 'live'
       FROM holds WHERE event_no = $1 AND hold_id = '${of('hold live')}'`,
   },
   {

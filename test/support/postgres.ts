@@ -140,10 +140,11 @@ async function migratedTemplate(admin: string): Promise<string> {
 
 function migrationsHash(): string {
   const hash = createHash('sha256');
-  const folder = path.join(projectDir, 'migrations');
-  for (const file of fs.readdirSync(folder).sort())
-    hash.update(file).update(fs.readFileSync(path.join(folder, file)));
-  hash.update(fs.readFileSync(path.join(projectDir, 'src/postgres/migrate.ts')));
+  for (const folder of ['migrations', 'functions'].map((name) => path.join(projectDir, name)))
+    for (const file of fs.readdirSync(folder).sort())
+      hash.update(file).update(fs.readFileSync(path.join(folder, file)));
+  for (const file of ['migrate.ts', 'functions.ts'])
+    hash.update(fs.readFileSync(path.join(projectDir, 'src/postgres', file)));
   return hash.digest('hex').slice(0, 16);
 }
 

@@ -21,7 +21,7 @@ test('every phase can be reached from a draft, and none but the cancelled one is
 });
 
 test('what the leader may do is in the table of transitions', () => {
-  const sql = readFileSync(path.join(projectDir, 'migrations/0003_waiting_room.sql'), 'utf8');
+  const sql = readFileSync(path.join(projectDir, 'functions/leader.sql'), 'utf8');
   const cases = [...sql.matchAll(/WHEN p_expected (?:= '(\w+)'|IN \(([^)]+)\)) AND p_next = '(\w+)'/g)];
   const changes = cases.flatMap(([, one, several, next]) =>
     (one ? [one] : several!.replaceAll("'", '').split(',')).map(

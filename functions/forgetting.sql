@@ -1,75 +1,28 @@
--- Forgetting a buyer: what is personal leaves the record, what bookkeeping needs stays (docs/decisions/0028). One call and one
--- transaction a buyer; whatever is still under way refuses it whole. Where each column stands: docs/operating/exports-and-deletion.md.
+-- Forgetting a buyer: personal data leaves the record, bookkeeping stays (docs/decisions/0028). One call and one transaction per
+-- buyer; anything under way refuses the whole call. docs/operating/exports-and-deletion.md lists every column.
 
-ALTER TABLE orders ADD COLUMN forgotten_at timestamptz;  -- its buyer was forgotten then
-
--- An act may be confirmed that is not about one event.
-ALTER TABLE confirmations ALTER COLUMN event_no DROP NOT NULL;
-
--- Locks the order's limit rows, made when missing, in the order of their key. One whose subject was forgotten while this waited
--- for it is not the subject's any more: then a new one is made.
-CREATE OR REPLACE FUNCTION order_lock_limits(p_event integer, p_account text, p_fingerprint text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  v_wanted integer := (p_account IS NOT NULL)::integer + (p_fingerprint IS NOT NULL)::integer;
-  v_locked integer := -1;
-BEGIN
-  WHILE v_locked < v_wanted LOOP
-    INSERT INTO limit_counts (event_no, kind, subject, seats)
-    SELECT p_event, kind, subject, 0
-    FROM (VALUES ('account', p_account), ('instrument', p_fingerprint)) AS wanted (kind, subject)
-    WHERE subject IS NOT NULL ORDER BY kind, subject
-    ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM limit_counts
-    WHERE event_no = p_event
-      AND ((kind = 'account' AND subject = p_account) OR (kind = 'instrument' AND subject = p_fingerprint))
-    ORDER BY kind, subject FOR UPDATE;
-    GET DIAGNOSTICS v_locked = ROW_COUNT;
-  END LOOP;
-END $$;
-
--- A step that read the order's names before they were forgotten, and got their limit rows only after it, has made new ones:
--- these name the buyer again, and count nothing. Called with the order locked.
-CREATE FUNCTION order_unname_limits(p_account text, p_fingerprint text, o orders) RETURNS void LANGUAGE sql AS $$
-  DELETE FROM limit_counts
-  WHERE event_no = o.event_no AND seats = 0 AND o.forgotten_at IS NOT NULL
-    AND ((kind = 'account' AND subject = p_account AND subject <> o.account)
-      OR (kind = 'instrument' AND subject = p_fingerprint AND subject IS DISTINCT FROM o.instrument ->> 'fingerprint'))
-$$;
-
--- As in 0012; whoever was forgotten is owed no mail: there is no address to send it to.
-CREATE OR REPLACE FUNCTION order_mail_owed(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  v_mail uuid := md5(concat_ws('/', o.order_id, p_what, coalesce(p_detail ->> 'refund', p_detail ->> 'operation')))::uuid;
-BEGIN
-  -- A refund that failed is the operator's to mend: there is nothing to tell the buyer yet.
-  IF p_what = 'refund.failed' OR o.forgotten_at IS NOT NULL THEN RETURN; END IF;
-  INSERT INTO mails (mail_id, order_id, what, detail) VALUES (v_mail, o.order_id, p_what, coalesce(p_detail, '{}'))
-  ON CONFLICT DO NOTHING;
-  IF FOUND THEN PERFORM job_enqueue('mail', jsonb_build_object('mail', v_mail), 'mail/' || v_mail); END IF;
-END $$;
-
--- What stands in place of a name that was forgotten: the same for the same name in one event and one call, so that limits are
--- still counted right. The salt is chance and kept nowhere, so it leads back to nobody.
-CREATE FUNCTION forgotten_as(p_salt uuid, p_event integer, p_kind text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+-- Returns the replacement of a forgotten name: the same for the same name within one event and one call, so that limits still count
+-- correctly. The salt is random and not stored, so the replacement cannot be traced back.
+CREATE OR REPLACE FUNCTION forgotten_as(p_salt uuid, p_event integer, p_kind text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT 'forgotten:' || left(encode(sha256(convert_to(concat_ws('/', p_salt, p_event, p_kind, p_name), 'UTF8')), 'hex'), 32)
 $$;
 
--- The buyer's orders, ascending. By account, or by the address as typed (orders of a platform's account carry one too), or one
--- alone: p_order, whose reserve never named an account. Reads the whole table: it is asked for rarely, and an index would
--- cost every reserve.
-CREATE FUNCTION buyer_orders(p_account text, p_email text, p_order uuid) RETURNS uuid[] LANGUAGE sql STABLE AS $$
+-- Returns the buyer's orders, ascending: by account, by the address as typed (orders of a platform's account have one too), or one
+-- order alone (p_order) whose reserve never named an account. Reads the whole table: it is called rarely, and an index would cost
+-- every reserve.
+CREATE OR REPLACE FUNCTION buyer_orders(p_account text, p_email text, p_order uuid) RETURNS uuid[] LANGUAGE sql STABLE AS $$
   SELECT coalesce(array_agg(order_id ORDER BY order_id), '{}') FROM orders
   WHERE account = p_account OR (p_email <> '' AND lower(buyer ->> 'email') = lower(p_email)) OR order_id = p_order
 $$;
 
--- Why an order's buyer cannot be forgotten yet; null: he can.
---   'under_way'         the order is not settled, or a call to the provider about it is not
---   'refund_under_way'  money is on its way back, or is to be given back by the event's cancelling
---   'refund_failed'     money is owed to him
+-- Returns why an order's buyer cannot be forgotten yet, or null.
+--   'under_way'         the order, or a call to the provider about it, is not settled
+--   'refund_under_way'  money is on its way back, or will be given back because the event is cancelled
+--   'refund_failed'     money is owed to the buyer
 --   'on_the_list'       something about its money is on the operator's list
---   'mail_under_way'    a mail to him is being sent right now
---   'event_not_over'    it has valid tickets; p_nameless: forget him all the same
-CREATE FUNCTION order_unforgettable(o orders, p_nameless boolean) RETURNS text LANGUAGE sql STABLE AS $$
+--   'mail_under_way'    a mail to the buyer is being sent now
+--   'event_not_over'    it has valid tickets; p_nameless forgets the buyer all the same
+CREATE OR REPLACE FUNCTION order_unforgettable(o orders, p_nameless boolean) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE
     WHEN o.state NOT IN ('paid','closed','cancelled') OR EXISTS (
       SELECT 1 FROM money_operations m WHERE m.order_id = o.order_id AND m.kind <> 'refund'
@@ -89,8 +42,8 @@ CREATE FUNCTION order_unforgettable(o orders, p_nameless boolean) RETURNS text L
                FROM events e WHERE e.event_no = o.event_no) THEN 'event_not_over' END
 $$;
 
--- Locks all that is the buyer's, in the order that everybody locks in. A buyer who orders meanwhile is looked at anew.
-CREATE FUNCTION buyer_lock(p_account text, p_email text, p_order uuid) RETURNS uuid[] LANGUAGE plpgsql AS $$
+-- Locks all rows of the buyer in the common lock order. If the buyer orders meanwhile, the call fails and is retried.
+CREATE OR REPLACE FUNCTION buyer_lock(p_account text, p_email text, p_order uuid) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
   v_ids uuid[] := buyer_orders(p_account, p_email, p_order);
   v_cards text[] := ARRAY(SELECT DISTINCT instrument ->> 'fingerprint' FROM orders WHERE order_id = ANY (v_ids) ORDER BY 1);
@@ -100,11 +53,11 @@ BEGIN
      OR (kind = 'instrument' AND subject = ANY (v_cards)
          AND event_no IN (SELECT event_no FROM orders WHERE order_id = ANY (v_ids)))
   ORDER BY event_no, kind, subject FOR UPDATE;
+  PERFORM 1 FROM orders WHERE order_id = ANY (v_ids) ORDER BY order_id FOR UPDATE;
+  PERFORM 1 FROM money_operations WHERE order_id = ANY (v_ids) ORDER BY operation_id FOR UPDATE;
   PERFORM 1 FROM holds h
   WHERE (h.event_no, h.hold_id) IN (SELECT event_no, hold_id FROM orders WHERE order_id = ANY (v_ids))
   ORDER BY h.event_no, h.hold_id FOR UPDATE;
-  PERFORM 1 FROM orders WHERE order_id = ANY (v_ids) ORDER BY order_id FOR UPDATE;
-  PERFORM 1 FROM money_operations WHERE order_id = ANY (v_ids) ORDER BY operation_id FOR UPDATE;
   IF v_ids <> buyer_orders(p_account, p_email, p_order)
      OR v_cards <> ARRAY(SELECT DISTINCT instrument ->> 'fingerprint' FROM orders WHERE order_id = ANY (v_ids) ORDER BY 1) THEN
     RAISE serialization_failure USING MESSAGE = 'the buyer ordered meanwhile';
@@ -112,8 +65,8 @@ BEGIN
   RETURN v_ids;
 END $$;
 
--- Limits go on being counted, by what stands in the names' place. A card may be others' too: only his seats leave its count.
-CREATE FUNCTION forget_limits(p_ids uuid[], p_account text, p_salt uuid) RETURNS void LANGUAGE sql AS $$
+-- Limits stay counted, under the replacements of the names. A card may be shared: only this buyer's seats leave its count.
+CREATE OR REPLACE FUNCTION forget_limits(p_ids uuid[], p_account text, p_salt uuid) RETURNS void LANGUAGE sql AS $$
   UPDATE limit_counts SET subject = forgotten_as(p_salt, event_no, 'account', subject)
   WHERE kind = 'account' AND subject = p_account;
   WITH his AS (
@@ -126,14 +79,14 @@ CREATE FUNCTION forget_limits(p_ids uuid[], p_account text, p_salt uuid) RETURNS
     WHERE c.event_no = his.event_no AND c.kind = 'instrument' AND c.subject = his.card RETURNING c.event_no, c.subject, his.n)
   INSERT INTO limit_counts (event_no, kind, subject, seats)
   SELECT event_no, 'instrument', forgotten_as(p_salt, event_no, 'card', subject), n FROM less;
-  -- Nobody else's seats are counted under it.
+  -- No other buyer's seats are counted under it.
   DELETE FROM limit_counts c USING orders o
   WHERE o.order_id = ANY (p_ids) AND c.event_no = o.event_no AND c.kind = 'instrument'
     AND c.subject = o.instrument ->> 'fingerprint' AND c.seats = 0;
 $$;
 
--- Exceptions end: they name whom they are for, and why. Returns how many there were.
-CREATE FUNCTION forget_allowances(p_account text, p_visitors jsonb, p_salt uuid, p_actor text) RETURNS integer LANGUAGE plpgsql AS $$
+-- Ends exceptions, because they name their buyer and a reason. Returns how many there were.
+CREATE OR REPLACE FUNCTION forget_allowances(p_account text, p_visitors jsonb, p_salt uuid, p_actor text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   v_count integer;
   v_ids uuid[];
@@ -151,8 +104,8 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- Mails: those in the local mailbox go, those that are owed are not needed any more, nor are their jobs.
-CREATE FUNCTION forget_mails(p_ids uuid[], OUT letters integer, OUT dropped integer) LANGUAGE plpgsql AS $$
+-- Deletes mails in the local mailbox; owed mails and their jobs are no longer needed.
+CREATE OR REPLACE FUNCTION forget_mails(p_ids uuid[], OUT letters integer, OUT dropped integer) LANGUAGE plpgsql AS $$
 DECLARE
   v_mails text[] := ARRAY(SELECT mail_id FROM mails WHERE order_id = ANY (p_ids));
 BEGIN
@@ -160,16 +113,16 @@ BEGIN
   GET DIAGNOSTICS letters = ROW_COUNT;
   UPDATE mails SET state = 'not_needed', updated_at = clock_timestamp() WHERE order_id = ANY (p_ids) AND state = 'due';
   GET DIAGNOSTICS dropped = ROW_COUNT;
-  -- Mail servers like to repeat the address, or a name, in what they say.
+  -- Mail servers often repeat the address or a name in their messages.
   UPDATE mails SET last_error = NULL, detail = detail - 'detail' WHERE order_id = ANY (p_ids);
   DELETE FROM job_outbox WHERE key IN (SELECT 'mail/' || u FROM unnest(v_mails) u);
   PERFORM graphile_worker.remove_job(j.key) FROM graphile_worker.jobs j
   WHERE j.key IN (SELECT 'mail/' || u FROM unnest(v_mails) u);
 END $$;
 
--- What people or the provider wrote about the orders in words of their own: nobody knows whom it names. Codes, ids and sums
--- stay. An event's own reason for its cancelling names no buyer. Returns how many such texts there were.
-CREATE FUNCTION forget_words(p_ids uuid[]) RETURNS integer LANGUAGE plpgsql AS $$
+-- Removes free text about the orders by people or the provider, since it may name people. Codes, ids and sums stay. The event's own
+-- reason for cancelling names no buyer. Returns how many texts there were.
+CREATE OR REPLACE FUNCTION forget_words(p_ids uuid[]) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   v_ids text[] := p_ids::text[];
   v_objects text[] := ARRAY(SELECT provider_object FROM orders WHERE order_id = ANY (p_ids) AND provider_object IS NOT NULL);
@@ -192,7 +145,7 @@ BEGIN
   UPDATE reconcile_findings SET note = NULL
   WHERE (order_id = ANY (p_ids) OR object = ANY (v_objects)) AND note IS NOT NULL;
   GET DIAGNOSTICS v_count = ROW_COUNT; v_sum := v_sum + v_count;
-  -- A later attempt of a delivery brings the receiver these bytes: it is the same thing that happened.
+  -- A later attempt of a delivery sends this body, which still describes the same step.
   UPDATE webhook_deliveries SET body = jsonb_set(body::jsonb, '{refund,reason}', '"(forgotten)"')::text
   WHERE body::jsonb #>> '{order,order}' = ANY (v_ids) AND body::jsonb #> '{refund,reason}' IS NOT NULL
     AND body::jsonb #>> '{refund,eventCancelled}' = 'false';
@@ -200,8 +153,8 @@ BEGIN
   RETURN v_sum + v_count;
 END $$;
 
--- Browsers that only his orders name in their event, each with what stands in its place: "event/visitor" → text.
-CREATE FUNCTION forgettable_visitors(p_ids uuid[], p_salt uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
+-- Returns the browsers that only these orders name in their event, each with its replacement: "event/visitor" → text.
+CREATE OR REPLACE FUNCTION forgettable_visitors(p_ids uuid[], p_salt uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT coalesce(jsonb_object_agg(concat_ws('/', event_no, visitor), forgotten_as(p_salt, event_no, 'visitor', visitor)), '{}')
   FROM (SELECT event_no, visitor FROM orders WHERE order_id = ANY (p_ids)
         EXCEPT SELECT event_no, visitor FROM orders
@@ -209,8 +162,8 @@ CREATE FUNCTION forgettable_visitors(p_ids uuid[], p_salt uuid) RETURNS jsonb LA
           AND visitor = ANY (ARRAY(SELECT visitor FROM orders WHERE order_id = ANY (p_ids)))) his
 $$;
 
--- What names him where he held seats, and what was counted of how he held them.
-CREATE FUNCTION forget_holds(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- Removes the buyer's names from ended holds, and the counts of how holds ended.
+CREATE OR REPLACE FUNCTION forget_holds(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE holds h
   SET visitor = coalesce(p_visitors ->> concat_ws('/', h.event_no, h.visitor), h.visitor),
@@ -219,14 +172,14 @@ BEGIN
   WHERE h.state NOT IN ('live','ordered') AND (h.holder = p_account OR p_visitors ? concat_ws('/', h.event_no, h.visitor));
   DELETE FROM hold_ends WHERE account = p_account OR p_visitors ? concat_ws('/', event_no, visitor);
   PERFORM cooldown_lock();
-  -- One that is in force goes by itself, a day after its last hold at the latest.
+  -- A cooldown in force goes on its own, at most a day after its last hold.
   DELETE FROM cooldowns
   WHERE (until IS NULL OR until < clock_timestamp())
     AND ((kind = 'account' AND subject = p_account) OR (kind = 'visitor' AND p_visitors ? concat_ws('/', event_no, subject)));
 END $$;
 
--- The orders themselves, last: the others find his names in them.
-CREATE FUNCTION forget_orders(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void LANGUAGE sql AS $$
+-- Clears the orders themselves, last, because the other steps find the names in them.
+CREATE OR REPLACE FUNCTION forget_orders(p_ids uuid[], p_account text, p_visitors jsonb, p_salt uuid) RETURNS void LANGUAGE sql AS $$
   UPDATE money_operations SET instrument = NULL,
     answer = answer - 'detail' #- '{view,instrument}' #- '{view,action}' #- '{refund,reason}'
   WHERE order_id = ANY (p_ids);
@@ -241,8 +194,8 @@ CREATE FUNCTION forget_orders(p_ids uuid[], p_account text, p_visitors jsonb, p_
   WHERE order_id = ANY (p_ids);
 $$;
 
--- What stays, and has to: see docs/decisions/0028 for the reasons.
-CREATE FUNCTION forgotten_kept(p_ids uuid[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+-- Returns what is kept and has to be: docs/decisions/0028 has the reasons.
+CREATE OR REPLACE FUNCTION forgotten_kept(p_ids uuid[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object(
     'orders', cardinality(p_ids),
     'amounts', (SELECT coalesce(jsonb_agg(jsonb_build_object('currency', currency, 'paid', paid, 'refunded', refunded) ORDER BY currency), '[]')
@@ -261,13 +214,13 @@ CREATE FUNCTION forgotten_kept(p_ids uuid[]) RETURNS jsonb LANGUAGE sql STABLE A
                  WHERE order_id = ANY (p_ids) AND provider_object IS NOT NULL))
 $$;
 
--- Forgets a buyer, or says what would become of his data (p_dry: all of it is done, and undone before anybody sees it).
---   p_account    as orders.account; p_email: as he typed it; p_order: instead of both, the buyer whom that order names
---   p_nameless   also where his tickets are valid for what is still to come
---   p_code_hash  of the code that confirms it, for p_request by p_actor; null: nothing is to be confirmed
--- Answers {kind}: 'forgotten' with {orders, events, erased, kept} · 'refused' with {orders: [{order, event, why}]}, nothing was
--- changed · 'nothing': there is nothing (left) of such a buyer · 'unknown_order' · 'not_confirmed'
-CREATE FUNCTION buyer_forget(p_account text, p_email text, p_order uuid, p_nameless boolean, p_actor text, p_code_hash text,
+-- Forgets a buyer, or reports what that would do (p_dry: everything is done and rolled back).
+--   p_account    as orders.account. p_email is the address as typed. p_order replaces both with the buyer of that order
+--   p_nameless   includes orders with valid tickets for events to come
+--   p_code_hash  of the code that confirms p_request by p_actor; null if no confirmation is needed
+-- Returns {kind}: 'forgotten' with {orders, events, erased, kept} · 'refused' with {orders: [{order, event, why}]} and nothing changed
+-- · 'nothing' (nothing, or nothing left, of such a buyer) · 'unknown_order' · 'not_confirmed'
+CREATE OR REPLACE FUNCTION buyer_forget(p_account text, p_email text, p_order uuid, p_nameless boolean, p_actor text, p_code_hash text,
   p_request text, p_dry boolean) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   v_account text := nullif(p_account, '');
@@ -286,7 +239,7 @@ BEGIN
         WHERE o.order_id = ANY (v_ids) AND o.forgotten_at IS NULL) u JOIN events e USING (event_no)
   WHERE u.why IS NOT NULL;
   IF v_refused IS NOT NULL THEN RETURN jsonb_build_object('kind', 'refused', 'orders', v_refused); END IF;
-  -- Names that lead nowhere are not forgotten again; an order may still name the account of a platform.
+  -- Replacements are not forgotten again, but an order may still name the account of a platform.
   IF v_account LIKE 'forgotten:%' THEN v_account := NULL; END IF;
   v_ids := ARRAY(SELECT order_id FROM orders
                  WHERE order_id = ANY (v_ids) AND (forgotten_at IS NULL OR account = v_account) ORDER BY order_id);

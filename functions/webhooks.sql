@@ -1,85 +1,9 @@
--- Webhooks to others: what happens to orders and events is told to the organiser's receivers. A delivery is a row, written in
--- the transaction of the step that it tells of; workers send what is due (src/fulfilment/webhook-deliverer.ts) and record each
--- attempt. Lock order of the functions that take both: endpoint, then its deliveries. Steps of orders lock neither.
+-- Webhooks to the organiser's receivers. A delivery is a row, written in the transaction of the step that it reports. Workers send
+-- due deliveries (src/fulfilment/webhook-deliverer.ts) and record each attempt. Lock order: endpoint → its deliveries. Steps of orders
+-- lock neither.
 
-CREATE TABLE webhook_endpoints (
-  endpoint_id   uuid PRIMARY KEY,
-  event_no      integer REFERENCES events,   -- null: of every event
-  url           text NOT NULL,
-  happenings    text[] NOT NULL,             -- what it is told of: order.confirmed …
-  note          text,                        -- the organiser's, for people
-  state         text NOT NULL DEFAULT 'active' CHECK (state IN ('active','disabled','removed')),
-  disabled_why  text,                        -- a sentence for the operator's list; null while active
-  disabled_at   timestamptz,
-  failures      integer NOT NULL DEFAULT 0,  -- attempts in vain since the last one that worked
-  failing_since timestamptz,
-  rests_until   timestamptz,                 -- nothing is sent before: it failed several times in a row
-  created_by    text NOT NULL,
-  created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-  updated_at    timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- A delivery is signed with each secret that counts; one that was replaced counts for a while longer.
-CREATE TABLE webhook_secrets (
-  secret_no   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  endpoint_id uuid NOT NULL REFERENCES webhook_endpoints,
-  secret      text NOT NULL,
-  until       timestamptz,                   -- null: until it is replaced
-  created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX webhook_secrets_endpoint ON webhook_secrets (endpoint_id);
-
--- No reference to the endpoint: each step of an order would share-lock its one row. Endpoints are never deleted.
-CREATE TABLE webhook_deliveries (
-  delivery_id      uuid PRIMARY KEY,         -- the same in every attempt, by which a receiver knows a repeat
-  endpoint_id      uuid NOT NULL,
-  event_no         integer,
-  what             text NOT NULL,
-  body             text NOT NULL,            -- the bytes that are sent, in every attempt: no personal data of buyers
-  state            text NOT NULL DEFAULT 'due' CHECK (state IN ('due','delivered','failed','dropped')),
-  attempts         integer NOT NULL DEFAULT 0,
-  due_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
-  claimed_until    timestamptz,              -- a worker is at it; afterwards it is due again
-  first_attempt_at timestamptz,              -- since it was written, or last asked for by hand
-  created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  updated_at       timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, due_at) WHERE state = 'due';
-CREATE INDEX webhook_deliveries_claimed ON webhook_deliveries (endpoint_id, claimed_until) WHERE claimed_until IS NOT NULL;
-CREATE INDEX webhook_deliveries_log ON webhook_deliveries (endpoint_id, created_at DESC);
-CREATE INDEX webhook_deliveries_age ON webhook_deliveries (created_at);
-
--- Written when an attempt begins: one without an end is one whose process died.
-CREATE TABLE webhook_attempts (
-  delivery_id uuid NOT NULL REFERENCES webhook_deliveries ON DELETE CASCADE,
-  attempt     integer NOT NULL,
-  at          timestamptz NOT NULL,
-  status      integer,                       -- HTTP, of the answer; null: none came
-  error       text,                          -- in our words: nothing of an answer's text is kept
-  duration_ms integer,
-  PRIMARY KEY (delivery_id, attempt)
-);
-
-CREATE FUNCTION webhook_wanted(p_event integer, p_what text) RETURNS SETOF webhook_endpoints LANGUAGE sql STABLE AS $$
-  SELECT * FROM webhook_endpoints
-  WHERE state <> 'removed' AND (event_no IS NULL OR event_no = p_event) AND p_what = ANY (happenings)
-$$;
-
--- Owes a delivery to every endpoint that wants it, disabled ones too: they get it once they are enabled again.
---   p_cause  the same thing told twice under one cause is one delivery; null: each call is a thing of its own
-CREATE FUNCTION webhook_owe(p_event integer, p_what text, p_cause text, p_data jsonb) RETURNS void LANGUAGE sql AS $$
-  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
-  SELECT made.id, made.endpoint_id, p_event, p_what, (jsonb_build_object('id', made.id, 'type', p_what,
-      'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-      'event', (SELECT event_id FROM events WHERE event_no = p_event)) || p_data)::text
-  FROM (SELECT endpoint_id, CASE WHEN p_cause IS NULL THEN gen_random_uuid()
-          ELSE md5(concat_ws('/', endpoint_id, p_what, p_cause))::uuid END AS id
-        FROM webhook_wanted(p_event, p_what)) made
-  ON CONFLICT (delivery_id) DO NOTHING
-$$;
-
--- Of an order, what a receiver may know without asking: no name, no address.
-CREATE FUNCTION webhook_order(o orders) RETURNS jsonb LANGUAGE sql STABLE AS $$
+-- The part of an order that a receiver may know without asking: no name, no address.
+CREATE OR REPLACE FUNCTION webhook_order(o orders) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('order', o.order_id, 'state', o.state, 'reason', o.reason, 'amount', o.amount,
     'orderFee', o.order_fee, 'currency', o.currency, 'seats', coalesce(jsonb_agg(jsonb_build_object(
       'seat', l.seat, 'guid', s.seat_guid, 'section', s.section_id, 'row', s.row_label, 'number', s.seat_label,
@@ -92,31 +16,33 @@ CREATE FUNCTION webhook_order(o orders) RETURNS jsonb LANGUAGE sql STABLE AS $$
       ORDER BY created_at DESC, (status = 'cancelled') LIMIT 1) t ON true
 $$;
 
-CREATE FUNCTION webhook_refund(p_refund uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION webhook_refund(p_refund uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('refund', r.refund_id, 'state', r.state, 'amount', r.amount, 'currency', r.currency,
     'reason', r.reason, 'eventCancelled', r.cancellation,
     'tickets', (SELECT coalesce(jsonb_agg(t.ticket_id ORDER BY t.ticket_id), '[]') FROM refund_tickets t WHERE t.refund_id = r.refund_id))
   FROM refunds r WHERE r.refund_id = p_refund
 $$;
 
--- What follows a step of an order: the mail of 0012, and deliveries. A refund may succeed and fail more than once (a bank sends
--- money back, another attempt is made), so each of those transitions is told of; all else happens to an order once a cause.
-ALTER FUNCTION order_happened(orders, text, jsonb) RENAME TO order_mail_owed;
-CREATE FUNCTION order_happened(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  v_refund uuid := (p_detail ->> 'refund')::uuid;
-  v_cause text := concat_ws('/', o.order_id, coalesce(p_detail ->> 'refund', p_detail ->> 'operation'));
-BEGIN
-  PERFORM order_mail_owed(o, p_what, p_detail);
-  IF NOT EXISTS (SELECT 1 FROM webhook_wanted(o.event_no, p_what)) THEN RETURN; END IF;
-  PERFORM webhook_owe(o.event_no, p_what, CASE WHEN p_what NOT IN ('refund.succeeded','refund.failed') THEN v_cause END,
-    jsonb_strip_nulls(jsonb_build_object('refund', webhook_refund(v_refund),
-      'returned', CASE WHEN p_what = 'order.closed_late' THEN coalesce((p_detail ->> 'amount')::bigint, 0) END))
-    || jsonb_build_object('order', webhook_order(o)));
-END $$;
+CREATE OR REPLACE FUNCTION webhook_wanted(p_event integer, p_what text) RETURNS SETOF webhook_endpoints LANGUAGE sql STABLE AS $$
+  SELECT * FROM webhook_endpoints
+  WHERE state <> 'removed' AND (event_no IS NULL OR event_no = p_event) AND p_what = ANY (happenings)
+$$;
 
--- Phases that others care for; whoever changes the phase, in his transaction.
-CREATE FUNCTION event_phase_happened() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Owes a delivery to every endpoint that wants it, also to disabled ones, which get it when they are enabled again.
+--   p_cause  two calls with the same cause are one delivery; null makes each call a delivery
+CREATE OR REPLACE FUNCTION webhook_owe(p_event integer, p_what text, p_cause text, p_data jsonb) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
+  SELECT made.id, made.endpoint_id, p_event, p_what, (jsonb_build_object('id', made.id, 'type', p_what,
+      'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'event', (SELECT event_id FROM events WHERE event_no = p_event)) || p_data)::text
+  FROM (SELECT endpoint_id, CASE WHEN p_cause IS NULL THEN gen_random_uuid()
+          ELSE md5(concat_ws('/', endpoint_id, p_what, p_cause))::uuid END AS id
+        FROM webhook_wanted(p_event, p_what)) made
+  ON CONFLICT (delivery_id) DO NOTHING
+$$;
+
+-- Reports changes of an event's phase, in the transaction that makes them.
+CREATE OR REPLACE FUNCTION event_phase_happened() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   v_what text := CASE NEW.phase WHEN 'open' THEN 'event.opened' WHEN 'paused' THEN 'event.paused'
     WHEN 'sold_out' THEN 'event.sold_out' WHEN 'closed' THEN 'event.closed' WHEN 'cancelled' THEN 'event.cancelled' END;
@@ -126,12 +52,13 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER events_phase_happened AFTER UPDATE OF phase ON events
+
+CREATE OR REPLACE TRIGGER events_phase_happened AFTER UPDATE OF phase ON events
   FOR EACH ROW WHEN (OLD.phase IS DISTINCT FROM NEW.phase) EXECUTE FUNCTION event_phase_happened();
 
--- Claims what is due, at most p_per_endpoint under way an endpoint over all workers; one that keeps failing is asked with one
--- delivery at a time. A claim that is never answered for lapses, and the delivery is sent again under its id.
-CREATE FUNCTION webhook_take(p_per_endpoint integer, p_failures_max integer, p_lease_ms integer)
+-- Claims due deliveries, at most p_per_endpoint under way per endpoint over all workers; a failing endpoint gets one delivery at a
+-- time. A claim without a result lapses, and the delivery is sent again under its id.
+CREATE OR REPLACE FUNCTION webhook_take(p_per_endpoint integer, p_failures_max integer, p_lease_ms integer)
 RETURNS TABLE (delivery uuid, endpoint uuid, url text, body text, attempt integer, secrets text[]) LANGUAGE plpgsql AS $$
 DECLARE
   e webhook_endpoints;
@@ -170,12 +97,12 @@ BEGIN
   END LOOP;
 END $$;
 
--- How an attempt went. What was delivered stays delivered, whatever an older attempt says later.
---   p_gap_ms      until the next attempt of this delivery
---   p_rest_ms     first rest of an endpoint after p_failures_max attempts in vain in a row, doubled by each further one…
---   p_rest_max_ms …up to this
---   p_give_up_ms  after so long in vain a delivery is given up, and an endpoint disabled
-CREATE FUNCTION webhook_went(
+-- Records the result of an attempt. A delivered delivery stays delivered, whatever an older attempt reports later.
+--   p_gap_ms       until the next attempt of this delivery
+--   p_rest_ms      first rest of an endpoint after p_failures_max failed attempts in a row, doubled by each further one…
+--   p_rest_max_ms  …up to this
+--   p_give_up_ms   after failing for that long a delivery is given up, and an endpoint disabled
+CREATE OR REPLACE FUNCTION webhook_went(
   p_delivery uuid, p_attempt integer, p_status integer, p_error text, p_duration_ms integer, p_gap_ms integer,
   p_failures_max integer, p_rest_ms integer, p_rest_max_ms integer, p_give_up_ms bigint)
 RETURNS text LANGUAGE plpgsql AS $$
@@ -199,7 +126,7 @@ BEGIN
     END IF;
     RETURN 'delivered';
   END IF;
-  -- Of an attempt whose claim lapsed, the later one decides.
+  -- If the claim of an attempt lapsed, the later attempt decides.
   IF d.state <> 'due' OR d.attempts <> p_attempt THEN RETURN d.state; END IF;
   UPDATE webhook_deliveries
   SET state = CASE WHEN d.first_attempt_at + v_give_up <= v_now THEN 'failed' ELSE 'due' END,
@@ -223,8 +150,44 @@ BEGIN
   RETURN d.state;
 END $$;
 
--- Deliveries are kept for some days, whatever became of them. Answers how many went.
-CREATE FUNCTION webhook_tidy(p_keep_days integer, p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
+-- Sends a delivery again under its id, whatever its state. Returns 'owed', 'unknown', 'disabled' (it waits until the endpoint is
+-- enabled) or 'under_way'.
+CREATE OR REPLACE FUNCTION webhook_again(p_delivery uuid, p_actor text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  e webhook_endpoints; d webhook_deliveries;
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  SELECT * INTO e FROM webhook_endpoints WHERE state <> 'removed'
+    AND endpoint_id = (SELECT endpoint_id FROM webhook_deliveries WHERE delivery_id = p_delivery) FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN 'unknown'; END IF;
+  SELECT * INTO d FROM webhook_deliveries WHERE delivery_id = p_delivery FOR UPDATE;
+  IF d.claimed_until > v_now THEN RETURN 'under_way'; END IF;
+  UPDATE webhook_deliveries SET state = 'due', due_at = v_now, first_attempt_at = NULL, claimed_until = NULL, updated_at = v_now
+  WHERE delivery_id = p_delivery;
+  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = e.endpoint_id;
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_again', d.event_no,
+    jsonb_build_object('endpoint', e.endpoint_id, 'delivery', p_delivery));
+  RETURN CASE WHEN e.state = 'active' THEN 'owed' ELSE 'disabled' END;
+END $$;
+
+-- Owes one test delivery.
+CREATE OR REPLACE FUNCTION webhook_trial(p_endpoint uuid, p_delivery uuid, p_actor text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  e webhook_endpoints;
+BEGIN
+  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = p_endpoint AND state = 'active' RETURNING * INTO e;
+  IF NOT FOUND THEN RETURN false; END IF;
+  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
+  VALUES (p_delivery, p_endpoint, e.event_no, 'webhook.trial', jsonb_build_object('id', p_delivery, 'type', 'webhook.trial',
+    'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    'event', (SELECT event_id FROM events WHERE event_no = e.event_no))::text);
+  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_trial', e.event_no,
+    jsonb_build_object('endpoint', p_endpoint, 'delivery', p_delivery));
+  RETURN true;
+END $$;
+
+-- Deletes deliveries after some days, whatever their state. Returns how many.
+CREATE OR REPLACE FUNCTION webhook_tidy(p_keep_days integer, p_limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   v_count integer;
 BEGIN
@@ -236,9 +199,7 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- Organiser's side.
-
-CREATE FUNCTION webhook_endpoint_json(e webhook_endpoints) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION webhook_endpoint_json(e webhook_endpoints) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('endpoint', e.endpoint_id, 'url', e.url,
     'event', (SELECT event_id FROM events WHERE event_no = e.event_no), 'happenings', e.happenings, 'note', e.note,
     'state', e.state, 'disabledWhy', e.disabled_why, 'disabledAt', epoch_ms(e.disabled_at), 'failures', e.failures,
@@ -250,7 +211,7 @@ CREATE FUNCTION webhook_endpoint_json(e webhook_endpoints) RETURNS jsonb LANGUAG
                 WHERE s.endpoint_id = e.endpoint_id AND (s.until IS NULL OR s.until > clock_timestamp())))
 $$;
 
-CREATE FUNCTION webhook_endpoint_make(p_endpoint uuid, p_event integer, p_url text, p_happenings text[], p_note text,
+CREATE OR REPLACE FUNCTION webhook_endpoint_make(p_endpoint uuid, p_event integer, p_url text, p_happenings text[], p_note text,
   p_secret text, p_most integer, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   e webhook_endpoints;
@@ -260,15 +221,15 @@ BEGIN
   INSERT INTO webhook_endpoints (endpoint_id, event_no, url, happenings, note, created_by)
   VALUES (p_endpoint, p_event, p_url, p_happenings, p_note, p_actor) RETURNING * INTO e;
   INSERT INTO webhook_secrets (endpoint_id, secret) VALUES (p_endpoint, p_secret);
-  -- A path may hold the receiver's own secret: the log names the host alone.
+  -- A path may contain the receiver's secret, so the log has only the host.
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_add', p_event,
     jsonb_build_object('endpoint', p_endpoint, 'host', substring(p_url from '^[a-z]+://([^/?#]+)'), 'happenings', p_happenings));
   RETURN jsonb_build_object('kind', 'made', 'endpoint', webhook_endpoint_json(e));
 END $$;
 
--- Changes what p_changes names: url, happenings, note, state. Enabling gives deliveries that wait, and the endpoint, a new time.
--- Removing is for good: nothing of it is sent any more, its log stays until it is too old.
-CREATE FUNCTION webhook_endpoint_change(p_endpoint uuid, p_changes jsonb, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
+-- Changes the parts in p_changes: url, event types, note, state. Enabling restarts the clocks of waiting deliveries and of the
+-- endpoint. Removing is final: nothing more is sent, and its log stays until it is too old.
+CREATE OR REPLACE FUNCTION webhook_endpoint_change(p_endpoint uuid, p_changes jsonb, p_actor text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   e webhook_endpoints;
   v_now timestamptz := clock_timestamp();
@@ -304,8 +265,8 @@ BEGIN
   RETURN jsonb_build_object('kind', 'changed', 'endpoint', webhook_endpoint_json(e));
 END $$;
 
--- A further secret. Those before it count for p_keep_ms more, or as long as they would have, whichever is less.
-CREATE FUNCTION webhook_secret_add(p_endpoint uuid, p_secret text, p_keep_ms bigint, p_most integer, p_actor text)
+-- Adds a secret. Earlier secrets stay valid for p_keep_ms more, or for their remaining time if that is less.
+CREATE OR REPLACE FUNCTION webhook_secret_add(p_endpoint uuid, p_secret text, p_keep_ms bigint, p_most integer, p_actor text)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   e webhook_endpoints;
@@ -323,40 +284,4 @@ BEGIN
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_rotate', e.event_no,
     jsonb_build_object('endpoint', p_endpoint, 'keepMs', p_keep_ms));
   RETURN jsonb_build_object('kind', 'changed', 'endpoint', webhook_endpoint_json(e));
-END $$;
-
--- Owes one delivery that says nothing but that it is a trial.
-CREATE FUNCTION webhook_trial(p_endpoint uuid, p_delivery uuid, p_actor text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-  e webhook_endpoints;
-BEGIN
-  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = p_endpoint AND state = 'active' RETURNING * INTO e;
-  IF NOT FOUND THEN RETURN false; END IF;
-  INSERT INTO webhook_deliveries (delivery_id, endpoint_id, event_no, what, body)
-  VALUES (p_delivery, p_endpoint, e.event_no, 'webhook.trial', jsonb_build_object('id', p_delivery, 'type', 'webhook.trial',
-    'createdAt', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'event', (SELECT event_id FROM events WHERE event_no = e.event_no))::text);
-  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_trial', e.event_no,
-    jsonb_build_object('endpoint', p_endpoint, 'delivery', p_delivery));
-  RETURN true;
-END $$;
-
--- Sends a delivery again, under its id, whatever became of it before: 'owed', 'unknown', 'disabled' (it waits until the
--- endpoint is enabled), 'under_way'.
-CREATE FUNCTION webhook_again(p_delivery uuid, p_actor text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  e webhook_endpoints; d webhook_deliveries;
-  v_now timestamptz := clock_timestamp();
-BEGIN
-  SELECT * INTO e FROM webhook_endpoints WHERE state <> 'removed'
-    AND endpoint_id = (SELECT endpoint_id FROM webhook_deliveries WHERE delivery_id = p_delivery) FOR NO KEY UPDATE;
-  IF NOT FOUND THEN RETURN 'unknown'; END IF;
-  SELECT * INTO d FROM webhook_deliveries WHERE delivery_id = p_delivery FOR UPDATE;
-  IF d.claimed_until > v_now THEN RETURN 'under_way'; END IF;
-  UPDATE webhook_deliveries SET state = 'due', due_at = v_now, first_attempt_at = NULL, claimed_until = NULL, updated_at = v_now
-  WHERE delivery_id = p_delivery;
-  UPDATE webhook_endpoints SET rests_until = NULL WHERE endpoint_id = e.endpoint_id;
-  INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'webhook_again', d.event_no,
-    jsonb_build_object('endpoint', e.endpoint_id, 'delivery', p_delivery));
-  RETURN CASE WHEN e.state = 'active' THEN 'owed' ELSE 'disabled' END;
 END $$;

@@ -1,14 +1,9 @@
--- An organiser's figures of an event's sale: what was sold and what became of the money. They are counted by a job that each
--- confirmed order, cancelled order and refund owes (at most one waits an event), not by whoever looks.
+-- Figures of an event's sale: what was sold and what became of the money. A job counts them after each confirmed order, cancelled
+-- order and refund (at most one waits per event), so that readers cost nothing.
 
-CREATE TABLE sales_figures (
-  event_no integer PRIMARY KEY REFERENCES events,
-  at       timestamptz NOT NULL,             -- when it was counted
-  figures  jsonb NOT NULL                    -- in the shape of src/catalogue/figures.ts
-);
-
--- Counts an event anew, all in one snapshot, and keeps the result unless a later one is there. Amounts are minor units.
-CREATE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LANGUAGE sql AS $$
+-- Counts an event in one snapshot and stores the result unless a later one is stored. Amounts are minor units. Includes money that
+-- went back without us.
+CREATE OR REPLACE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LANGUAGE sql AS $$
   WITH sold AS (
     SELECT s.category, t.kind, count(*) AS tickets, sum(t.price) AS prices, sum(t.fee) AS fees
     FROM tickets t JOIN event_seats s ON s.event_no = t.event_no AND s.seat_no = t.seat_no
@@ -23,13 +18,15 @@ CREATE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LAN
     SELECT coalesce(sum(amount) FILTER (WHERE state = 'elsewhere'), 0) AS elsewhere,
            coalesce(sum(amount) FILTER (WHERE state NOT IN ('done','elsewhere')), 0) AS owed
     FROM refunds WHERE event_no = p_event),
+  reversed AS (
+    SELECT coalesce(sum(v.taken), 0) AS taken FROM reversals v JOIN orders o USING (order_id) WHERE o.event_no = p_event),
   counted AS (
     SELECT jsonb_build_object(
       'orders', (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM placed),
       'sold', (SELECT coalesce(jsonb_agg(jsonb_build_object('category', category, 'kind', kind, 'tickets', tickets,
                  'prices', prices, 'fees', fees) ORDER BY category, kind), '[]') FROM sold),
-      'taken', moved.taken, 'refunded', moved.given + back.elsewhere, 'owed', back.owed) AS figures
-    FROM moved, back)
+      'taken', moved.taken, 'refunded', moved.given + back.elsewhere + reversed.taken, 'owed', back.owed) AS figures
+    FROM moved, back, reversed)
   INSERT INTO sales_figures AS f (event_no, at, figures)
   SELECT p_event, statement_timestamp(), figures FROM counted
   ON CONFLICT (event_no) DO UPDATE SET
@@ -37,11 +34,3 @@ CREATE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_figures LAN
     at = greatest(excluded.at, f.at)
   RETURNING f.*
 $$;
-
--- What follows a step of an order: mail and deliveries as before, and the figures, five seconds later.
-ALTER FUNCTION order_happened(orders, text, jsonb) RENAME TO order_told;
-CREATE FUNCTION order_happened(o orders, p_what text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM order_told(o, p_what, p_detail);
-  PERFORM job_enqueue('figures', jsonb_build_object('event', o.event_no), 'figures/' || o.event_no, 5000);
-END $$;

@@ -1,31 +1,9 @@
--- The latest request with a forwarded header although ONSALE_TRUST_PROXY is not set, one row a kind of peer: a client on the
--- public internet can send such a header too, so the table must not grow with what clients send.
-CREATE TABLE undeclared_proxies (
-  peer_kind text PRIMARY KEY CHECK (peer_kind IN ('private', 'public')),
-  peer text NOT NULL,
-  header text NOT NULL,
-  seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- Attempts to sign in as the organiser, counted in one place for all web processes. A budget belongs to an address range
--- ('range:…') or to a browser that has signed in before ('device:' and the hash of its cookie), so that attempts from the
--- organiser's own network cannot keep the organiser out.
-CREATE TABLE sign_in_budgets (
-  budget text PRIMARY KEY,
-  -- The organiser who signed in with this device. Null: an address range.
-  email text,
-  -- Attempts that failed or are under way. One is forgotten each p_forget_ms.
-  attempts double precision NOT NULL DEFAULT 0,
-  counted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- When the next attempt may be judged.
-  next_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX sign_in_budgets_by_age ON sign_in_budgets (counted_at);
+-- Attempts to sign in as the organiser, counted in one place for all web processes.
 
 -- Reserves the time slot of one attempt in one step, so that attempts that arrive together get slots one after the other. The
--- attempt counts from now on; sign_in_done gives it back if the password was right. p_spacings_ms[n + 1] is the time that
--- stays free after an attempt that n others came before; the last entry stands for all further ones. Without a range and
--- without a known device nothing is counted.
+-- attempt counts from now on; sign_in_done gives it back if the password was right. Without a range and without a known device
+-- nothing is counted.
+--   p_spacings_ms  [n + 1] is the time that stays free after an attempt that follows n others; the last entry is for all further ones
 CREATE OR REPLACE FUNCTION sign_in_slot(p_range text, p_device text, p_email text,
   p_spacings_ms integer[], p_forget_ms integer, p_wait_max_ms integer,
   OUT budget text, OUT wait_ms double precision, OUT refused boolean)
@@ -42,7 +20,7 @@ BEGIN
   SELECT * INTO v_known FROM sign_in_budgets b WHERE b.budget = 'device:' || p_device AND b.email = p_email FOR UPDATE;
   IF NOT FOUND THEN
     IF p_range IS NULL THEN RETURN; END IF;
-    -- The update locks a row that is there already.
+    -- The update locks a row that exists already.
     INSERT INTO sign_in_budgets AS b (budget) VALUES ('range:' || p_range)
       ON CONFLICT ON CONSTRAINT sign_in_budgets_pkey DO UPDATE SET budget = b.budget RETURNING * INTO v_known;
   END IF;
@@ -62,7 +40,7 @@ BEGIN
    WHERE b.budget = v_known.budget;
 END $$;
 
--- The password was right: the attempt is given back, and the browser has a budget of its own from now on.
+-- The password was right: gives the attempt back, and gives the browser a budget of its own.
 CREATE OR REPLACE FUNCTION sign_in_done(p_budget text, p_device text, p_email text) RETURNS void
 LANGUAGE sql AS $$
   UPDATE sign_in_budgets SET attempts = greatest(0, attempts - 1) WHERE budget = p_budget;

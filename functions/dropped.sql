@@ -1,0 +1,3 @@
+-- Functions that no supported program calls any more. A function that gets new parameters or another result gets a new name, and the
+-- old one stays in its file for one version, because processes of the version before still call it during an update. Then it moves
+-- here as a line "DROP FUNCTION IF EXISTS name(types);", which stays for one version too.
