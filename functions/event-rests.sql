@@ -1,4 +1,4 @@
--- Events at rest: an event that nothing changes has no leader, costs nothing, and shows what was published last (decision 0045).
+-- Events at rest: an event that nothing changes has no leader, costs nothing, and shows what was published last (decision 0035).
 --
 -- The leader writes a row in event_rests when it finds nothing to do for an event, and keeps leading. From then on every change of the
 -- event adds a row to event_wakes in its own transaction (the triggers below). Once every transaction that was under way when the row
