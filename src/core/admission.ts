@@ -1,10 +1,10 @@
 /**
- * Admission control (design: "admission before locking"): how many numbers are called, and how fast passes leave, from
- * what was measured. Pure: the loop around it measures and publishes.
+ * Admission control ("admission before locking"): decides how many queue numbers are called, and how fast passes leave, from
+ * measurements. Pure: the loop around it measures and publishes.
  *
- * The bound: sessions that will still ask for a hold × seats per hold ≤ seats free now, so that whoever is let in finds
- * seats. The rate closes that gap no faster than a house sells in one hold's life (50,000 seats, 40 % who buy, one seat,
- * 600 s: 208 a second), the purchase path and the payment provider keep up with, and the operator allows.
+ * The bound: sessions that will still ask for a hold × seats per hold ≤ free seats now, so that admitted visitors find seats.
+ * The rate closes that gap no faster than an event sells in the life of one hold (50,000 seats, 40 % who buy, one seat, 600 s:
+ * 208 a second), and no faster than the purchase path, the payment provider and the operator allow.
  */
 export interface AdmissionObserved {
   /** Milliseconds since the last decision. */
@@ -19,7 +19,7 @@ export interface AdmissionObserved {
   pending: number;
   /** Open sessions by age: [0] up to `ageClassMs`, [1] up to twice that … */
   opened: readonly number[];
-  /** Those of them with neither a hold nor an order. */
+  /** Sessions with neither a hold nor an order. */
   lookers: readonly number[];
   /** Sessions old enough to have paid, and how many of them did. */
   settled: { sessions: number; buyers: number };
@@ -29,10 +29,10 @@ export interface AdmissionObserved {
   called: { due: number; came: number };
   /** The purchase path over the last seconds; null when nothing was measured. */
   path: { latencyP95Ms: number; errorShare: number } | null;
-  /** Passes a second at most: the operator's, null when he set none, and what the arbiter in use is able to serve. */
+  /** The operator's maximum of passes a second, null if not set, and the maximum that the current arbiter can serve. */
   operatorCeiling: number | null;
   arbiterCeiling: number;
-  /** What the payment provider takes; null: it has no limit. */
+  /** The payment provider's limit. Null means no limit. */
   provider: ProviderLimit | null;
 }
 
@@ -50,7 +50,7 @@ export interface AdmissionSettings {
   graceMs: number;
   /** Mean time from pass to hold of those who hold, ms. */
   decideMs: number;
-  /** What is assumed before anything was measured, and how many observations that assumption weighs. */
+  /** Assumed before anything is measured, and the number of observations that the assumption counts as. */
   priors: { holdShare: number; conversion: number; seatsPerHold: number; noShow: number; weight: number };
   /** Beyond either the path counts as struggling. */
   latencyMaxMs: number;
@@ -71,16 +71,16 @@ export interface AdmissionState {
   carry: number;
   /** Smoothed share of called numbers that did not come within their grace. */
   noShow: number;
-  /** What the purchase path is trusted with, passes a second; null before the first decision. */
+  /** Passes a second that the purchase path is trusted with. Null before the first decision. */
   pathCeiling: number | null;
   /** The part of the provider's limit that sales may use: less after it refused calls, 1 at first. */
   providerShare: number;
 }
 
-/** What set the rate. */
+/** The limit that set the rate. */
 export type AdmissionReason =
   | 'not_open'
-  /** Every partition was just degraded: until its grace ends only receipts are honoured, and nobody new could hold. */
+  /** Every partition was just degraded. Until grace ends only receipts are accepted, so a new visitor could not hold seats. */
   | 'grace'
   /** No seat is free, held or reserved. */
   | 'nothing_left'
@@ -109,9 +109,10 @@ export interface AdmissionDecision {
 }
 
 /**
- * Passes a second at most, by who arbitrates the holds. Postgres serves the holds of about 300 sessions a second beside all
- * else that a sale asks of it. With Redis the holds cost it nothing; what remains is the record's part, some five calls for
- * each of the sessions that buy: four times as many sessions leave it the same work. Signs of strain cut either further.
+ * Maximum of passes a second, by the store that arbitrates the holds. Postgres serves the holds of about 300 sessions a second
+ * next to everything else that a sale asks of it. With Redis the holds cost Postgres nothing; what remains is the record's
+ * part, about five calls for each session that buys, so four times as many sessions leave it the same work. Signs of strain
+ * lower either limit.
  */
 export const postgresArbiterCeiling = 300;
 export const redisArbiterCeiling = 1_200;
@@ -125,8 +126,8 @@ export interface PartitionStanding {
 }
 
 /**
- * What the arbiters of an event are able to serve, passes a second. Admission does not know which partition a visitor will
- * choose: one that Postgres arbitrates sets the ceiling for all. 0 while all are in grace. `now`: epoch ms, Postgres's clock.
+ * Returns the passes a second that the arbiters of an event can serve. Admission does not know which partition a visitor will
+ * choose, so one partition in Postgres sets the ceiling for all. 0 while all are in grace. `now`: epoch ms by Postgres's clock.
  */
 export function arbiterCeilingOf(partitions: readonly PartitionStanding[], now: number): number {
   const inGrace = ({ graceUntil }: PartitionStanding): boolean => graceUntil !== null && graceUntil > now;
@@ -146,16 +147,19 @@ const closeSeconds = 2;
 const burstSeconds = 2;
 /** Released numbers = target / (1 − no-shows), but never more than twice the target. */
 const releaseMax = 2;
-/** Of the last seats at least so many may look at once: else the last one sells a minute later for each who lets it be. */
+/**
+ * Admit at least this many buyers while few seats are left. With fewer, each buyer who declines delays the last sale by a
+ * minute.
+ */
 const fewMin = 3;
 /** While seats are only in baskets, at most so many look for those that come back. */
 const fewMax = 20;
-/** Called numbers that stand at the door, in seconds of the rate: more would only ask in vain. */
+/** Limit on called numbers that have not asked for a pass yet, in seconds of the rate. More of them would only be rejected. */
 const doorSeconds = 30;
-/** A tick that came late calls for so many seconds at most: nobody asked for the burst. */
+/** A late tick calls numbers for at most this many seconds, so that it causes no burst. */
 const lateSecondsMax = 3;
 const pathCut = 0.7;
-/** Of the arbiter's ceiling, given back per second of health. */
+/** Share of the arbiter's ceiling that is regained in each second of health. */
 const pathRecovery = 0.02;
 const pathCeilingMin = 1;
 /**
@@ -207,7 +211,7 @@ export function decideAdmission(
     providerCeiling,
     observed.operatorCeiling ?? Infinity,
   );
-  // More than the bucket lets through at once would have the crowd ask in vain.
+  // If more numbers were called than the bucket lets through at once, the visitors would be rejected and ask again.
   const callable = Math.min(room.callable * release, Math.max(fewMin, ceiling * burstSeconds));
   const everybody = observed.waiting <= callable;
   const pace = everybody ? Infinity : paceOf(observed, estimates, settings);
@@ -268,8 +272,8 @@ function shares(
   const { opened, lookers, settled, holds } = observed;
   const withPrior = (prior: number, hits: number, of: number): number =>
     (prior * priors.weight + hits) / (priors.weight + of);
-  // Away from 0 and 1: nobody holding must not let the whole line in, everybody holding must not stop it.
-  // A session counts as far as it had time to decide, so that a small house learns before it is sold.
+  // Kept away from 0 and 1: if no session holds, the whole queue must not be admitted; if every session holds, it must not
+  // stop. A session counts in proportion to the time it has had to decide, so that a small event learns before it is sold out.
   const decided = opened.reduce(
     (sum, count, index) => sum + count * (1 - Math.exp(-ageOf(index) / decideMs)),
     0,
@@ -313,7 +317,7 @@ function nextPathCeiling(
   seconds: number,
 ): number | null {
   const { path, arbiterCeiling } = observed;
-  // Nobody is let in: that tells nothing about the path.
+  // No visitor is admitted, so nothing can be concluded about the path.
   if (arbiterCeiling <= 0) return before;
   const now = Math.min(before ?? arbiterCeiling, arbiterCeiling);
   const struggling =

@@ -13,7 +13,7 @@ export interface BestAsked {
   category?: string;
   /** Id of the section; any when absent. */
   section?: string;
-  /** 0 to 1, drawn anew for each asker: sends them to different ones among groups that are about as good. */
+  /** 0 to 1, drawn for each caller. Sends callers to different groups among those that are about equally good. */
   spread: number;
   /** Groups wanted at most; the claim takes the first that is still free. */
   max: number;
@@ -199,8 +199,8 @@ function wholeSections(house: House, wanted: Wanted): Scored[] {
 }
 
 /**
- * Sends askers apart: each begins at his own place of the pool and goes on in long steps, so that two who begin side by side
- * do not meet again at once. Groups with an orphan stay behind the others.
+ * Sends callers apart: each starts at a different place of the pool and goes on in long steps, so that two callers who start
+ * next to each other do not meet again at once. Groups that leave an orphan stay behind the others.
  */
 function spreadOut(pool: Scored[], spread: number, max: number): SeatNo[][] {
   const good = pool.filter(({ score }) => score < orphanPenalty);
@@ -253,8 +253,8 @@ function hasFree(first: SeatNo, count: number, wanted: Wanted): boolean {
 }
 
 /**
- * Groups over rows near each other in one section: as few pieces as possible, nobody alone where that is avoidable. The
- * best sections first, until there are enough to choose from.
+ * Groups over rows near each other in one section, in as few pieces as possible and without a single seat where that can be
+ * avoided. The best sections come first, until there are enough groups to choose from.
  */
 function splitGroups(house: House, wanted: Wanted): Scored[] {
   const groups = new Map<string, Scored>();
@@ -313,7 +313,7 @@ function gather(house: House, seed: Piece, pieces: readonly Piece[], quantity: n
   }
   if (seats.length < quantity) return undefined;
   const group = scored(house, seats, 0);
-  // Fewer pieces and nobody alone count for more than a better view, but all of it stays below an orphan's penalty.
+  // Fewer pieces, and no person alone, count for more than a better view. All of it stays below the penalty of an orphan.
   return { seats: group.seats, score: group.score + Math.min(4, parts * 0.5) + Math.min(4, alone) };
 }
 

@@ -3,7 +3,7 @@ import type { SeatNo } from './seat-map.ts';
 /** Event's number in the stores; `EventId` is its public, url-safe name. */
 export type EventNo = number;
 export type EventId = string;
-/** UUID text, a keyed hash of (event, visitor, Idempotency-Key): whoever repeats the request names the same hold. */
+/** UUID text: a keyed hash of (event, visitor, Idempotency-Key), so that a repeated request names the same hold. */
 export type HoldId = string;
 /** UUID text, a keyed hash of the hold id: the order's identity is the hold. */
 export type OrderId = string;
@@ -58,7 +58,7 @@ export function extendedDeadline(hold: { grantedAt: number; deadline: number }, 
   );
 }
 
-/** What Postgres decided about a seat. `available` here is the words' "free": a projected state taken back. */
+/** The state that Postgres decided for a seat. `available` here means "free": a projected state that is taken back. */
 export type DecidedState = 'available' | 'reserved' | 'sold' | 'blocked';
 
 /** Every seat is in exactly one of these (S8). The index is its code in a snapshot. */

@@ -31,14 +31,17 @@ export interface House {
   categories: string[];
   sections: HouseSection[];
   sectionIndex: ReadonlyMap<string, number>;
-  /** By seat_no. Tenths of a plan unit; section and category -1 where the layout does not have the seat. */
+  /** By seat_no, in tenths of a plan unit. Section and category are -1 if the layout does not have the seat. */
   x: Float32Array;
   y: Float32Array;
   section: Int16Array;
   category: Int16Array;
-  /** By seat_no, 0 best to about 1: distance to the focus, a little for the middle of the row, much for a restricted view. */
+  /**
+   * By seat_no, from 0 (best) to about 1: distance to the focus, plus a little for the distance from the middle of the row and
+   * much for a restricted view.
+   */
   quality: Float32Array;
-  /** By seat_no: 1 where only who asks for this very seat gets it (wheelchair places and their companions'). */
+  /** By seat_no: 1 if the seat is only granted to a visitor who names it (places for wheelchairs and companions). */
   reserved: Uint8Array;
   /** Run i is seats runSeats[runStart[i] .. runStart[i + 1]). */
   runSeats: Int32Array;
@@ -185,8 +188,8 @@ function pushRuns(
 }
 
 /**
- * What everybody looks at: decorations that say so; without one the middle of all first rows, which is the pitch where the
- * stands surround it and the front where they do not.
+ * The point that the seats look at: decorations that say so. Without one it is the middle of all first rows, which is the pitch
+ * where the stands surround it, and the front where they do not.
  */
 function focusOf(layout: Layout, firstRows: [number, number][]): [number, number] {
   const stages = layout.decorations.filter(({ label, shape }) =>

@@ -1,6 +1,6 @@
 /**
- * What is to be kept of a paid order's money, and what a refund gives back: the one rule behind P8. All sums are minor units
- * of the order's currency. `refund_make` (functions/refunds.sql) decides by the same rule; a contract test compares them.
+ * How much of a paid order's money is kept, and how much a refund gives back: the one rule behind P8. All sums are minor units
+ * of the order's currency. `refund_make` (functions/refunds.sql) uses the same rule; a contract test compares them.
  */
 import { assert } from './outcome.ts';
 
@@ -13,11 +13,11 @@ export interface PaidTicket {
   valid: boolean;
 }
 
-/** What one refund came to. */
+/** The amounts of one refund. */
 export interface GivenBack {
-  /** Of its tickets' fees: not given back. */
+  /** Fees of its tickets that are not given back. */
   feesKept: number;
-  /** Of the order's fee: given back. */
+  /** The part of the order's fee that is given back. */
   orderFee: number;
   /** On top of what its tickets came to; negative: what was given before is counted towards it. */
   goodwill: number;
@@ -32,16 +32,16 @@ export interface PaidOrder {
   tickets: readonly PaidTicket[];
   orderFee: number;
   refunds: readonly GivenBack[];
-  /** What was captured; what the order cost unless an operator accepted less. */
+  /** The captured amount: the price of the order, unless an operator accepted less. */
   taken?: number;
-  /** What was refunded at the provider without us. */
+  /** Refunded at the provider, not by us. */
   refundedThere?: number;
-  /** What disputes of the buyer's bank have taken. */
+  /** Withdrawn by disputes of the buyer's bank. */
   disputed?: number;
 }
 
 export interface RefundWish {
-  /** `all`: those that are valid. None: a sum of goodwill alone. */
+  /** `all` means all valid tickets. An empty list means a sum of goodwill alone. */
   tickets: readonly string[] | 'all';
   /** `returned`: the tickets' fees too, and the order's fee when no ticket stays valid. */
   fees: 'returned' | 'kept';
@@ -61,7 +61,7 @@ export type RefundDecision =
 
 const sum = (amounts: readonly number[]): number => amounts.reduce((total, amount) => total + amount, 0);
 
-/** What the order cost, and was captured. */
+/** Returns the price of the order, which was captured. */
 export function capturedOf({ tickets, orderFee }: PaidOrder): number {
   return sum(tickets.map(({ price, fee }) => price + fee)) + orderFee;
 }
@@ -93,8 +93,9 @@ export function dueSum(sums: {
 }
 
 /**
- * What can still be given back: nothing is given back twice, nor more than was taken and is still there. A refund that failed, or
- * was paid by other means, and a refund made at the provider may be the same money: the larger sum counts, as in `order_left`.
+ * Returns what can still be given back, so that nothing is given back twice and never more than was taken and is still there. A
+ * refund that failed or was paid by other means, and a refund made at the provider, may be the same money: the larger sum
+ * counts, as in `order_left`.
  */
 export function leftOf(order: PaidOrder): number {
   const { refundedThere = 0, disputed = 0 } = order;
@@ -109,9 +110,9 @@ export function leftOf(order: PaidOrder): number {
 }
 
 /**
- * What a refund would do. `step`: sums leave only in multiples of it (`stepOf`); this is the one place that rounds, up and
- * so in the buyer's favour, and what that adds is goodwill. Tickets alone never come to more than what is left, which earlier
- * goodwill, or a refund or dispute without us, made less: so an order can always be refunded to its end.
+ * Returns what a refund would do. `step`: amounts leave only in multiples of it (`stepOf`). This is the one place that rounds;
+ * it rounds up, in the buyer's favour, and counts the difference as goodwill. Tickets alone never come to more than what is
+ * left after earlier goodwill, foreign refunds and disputes, so an order can always be refunded completely.
  */
 export function decideRefund(order: PaidOrder, wish: RefundWish, step: number): RefundDecision {
   const { goodwill } = wish;

@@ -12,7 +12,7 @@ const threeDecimal = new Set('BHD JOD KWD OMR TND'.split(' '));
 /** Two decimals at the provider, both of them 0: no coins smaller than one unit exist. */
 const wholeUnits = new Set(['ISK', 'UGX']);
 
-/** Of three and four decimals by ISO 4217, and not charged by the provider. */
+/** Currencies with three or four decimals in ISO 4217 that the provider does not charge. */
 const notCharged = new Set('IQD LYD CLF UYW'.split(' '));
 
 /**
@@ -106,7 +106,7 @@ export function minorOf(decimal: string, currency: string): number | null {
   return sign === '-' && amount !== 0 ? -amount : amount;
 }
 
-/** What an order costs: each seat's price and fee, and the order's fee once. All minor units. */
+/** Returns the price of an order: price and fee of each seat, and the order's fee once. All minor units. */
 export function orderAmount(lines: readonly { price: number; fee: number }[], orderFee: number): number {
   const amount = lines.reduce((sum, line) => sum + line.price + line.fee, orderFee);
   assert(Number.isSafeInteger(amount) && amount >= 0, `order amount ${amount}`);

@@ -23,8 +23,8 @@ export interface OrderReport {
   tau: number | null;
   pairs: { inOrder: number; inverted: number };
   /**
-   * Nobody was called before somebody who had arrived this many seconds earlier, by the recorded seconds: an inversion
-   * that seconds are too coarse to show counts as one that took place. 0: none is possible.
+   * No visitor was called before another one who had arrived this many seconds earlier, by the recorded seconds. An inversion
+   * that seconds cannot show is counted as one that happened. 0 means that none is possible.
    */
   worstInversionSeconds: number;
 }
@@ -88,7 +88,7 @@ function createCounts(size: number) {
     add(rank: number, count: number): void {
       for (let at = rank + 1; at <= size; at += at & -at) sums[at]! += count;
     },
-    /** Of all ranks lower than this one. */
+    /** Counts all ranks lower than this one. */
     below(rank: number): number {
       let sum = 0;
       for (let at = rank; at > 0; at -= at & -at) sum += sums[at]!;
@@ -102,7 +102,7 @@ export interface ShardRecord {
   shard: number;
   arrivals: readonly { second: number; last: number }[];
   moves: readonly { at: number; frontier: number }[];
-  /** Ranges of numbers that nobody knows to be issued: they are left out. */
+  /** Ranges of numbers that may or may not have been issued. They are left out. */
   gaps: readonly Gap[];
 }
 

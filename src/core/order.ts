@@ -35,7 +35,7 @@ export type OrderChange =
 interface Transition {
   from: readonly OrderState[];
   to: OrderState;
-  /** What becomes of the order's tickets in the same step. */
+  /** The change of the order's tickets in the same step. */
   tickets: 'reserve' | 'sell' | 'free' | 'keep';
 }
 
@@ -49,7 +49,7 @@ export const orderTransitions: Record<OrderChange, Transition> = {
   /** Its buyer cancelled while the bank was asked: the reservation is still being lifted. */
   close_pending: { from: ['reserved'], to: 'voiding', tickets: 'free' },
   capture_refused: { from: ['confirmed'], to: 'cancelled', tickets: 'free' },
-  /** Money arrived for an order that was not paid in time: the same seats are tried once more. */
+  /** Money arrived for an order that was not paid in time: the same seats are tried again. */
   late_success: { from: ['closed'], to: 'authorised', tickets: 'reserve' },
   cancel: { from: ['paid'], to: 'cancelled', tickets: 'free' },
 };
@@ -63,7 +63,7 @@ export type OrderEnd =
   | 'seats_lost'
   /** The account had its seats of this event already. */
   | 'limit'
-  /** The card had: nobody knew which one it would be before it was tried. */
+  /** The card reached its limit. The card is known only after it was tried. */
   | 'card_limit'
   | 'event_cancelled'
   | 'capture_refused'
@@ -74,7 +74,7 @@ export type OrderEnd =
 /** States in which nothing more will happen by itself. */
 export const settledStates: readonly OrderState[] = ['paid', 'closed', 'cancelled'];
 
-/** What the seats of an order in this state are, in Postgres. */
+/** The state in Postgres of the seats of an order in this state. */
 export const seatStateOfOrder: Record<OrderState, 'reserved' | 'sold' | 'free'> = {
   reserved: 'reserved',
   authorised: 'reserved',

@@ -1,6 +1,6 @@
 /**
- * Exhaustiveness: put in the default branch of a switch over outcomes. An outcome is a value of a union with a `kind`;
- * a member that nobody handles is a type error here, and an assertion in production.
+ * For the default branch of a switch over outcomes. An outcome is a value of a union with a `kind`. A member without a case is
+ * a type error here, and an assertion in production.
  */
 export function impossible(value: never, where: string): never {
   throw new Error(`impossible ${where}: ${JSON.stringify(value)}`);

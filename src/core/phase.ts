@@ -23,12 +23,12 @@ export const phaseTransitions: Record<Phase, readonly Phase[]> = {
   cancelled: [],
 };
 
-/** What an operator may set. A published event is cancelled by an act of its own, which gives everybody's money back. */
+/** The phases that an operator may set. A published event is cancelled by an operation of its own, which refunds all orders. */
 export function phasesByHand(phase: Phase): readonly Phase[] {
   return phaseTransitions[phase].filter((next) => next !== 'cancelled' || phase === 'draft');
 }
 
-/** What buyers may do in which phase. */
+/** The actions that are allowed to buyers in each phase. */
 const allowed = {
   join: ['pre_queue', 'open', 'paused', 'sold_out'],
   redeem: ['open'],

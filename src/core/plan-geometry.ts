@@ -40,9 +40,9 @@ export function median(values: readonly number[]): number {
 }
 
 /**
- * The order of a row's seats along the row. The file's order stands when walking it is about as short as walking the
- * seats along the row's long axis; otherwise (odd numbers first, then even ones) the axis decides.
- * Answers null when the file's order stands.
+ * Returns the order of a row's seats along the row. The order of the file is kept if walking it is about as short as walking
+ * the seats along the row's long axis. Otherwise (odd numbers first, then even ones) the axis decides. Returns null if the
+ * file's order is kept.
  */
 export function orderAlongRow(seats: readonly Spot[]): number[] | null {
   if (seats.length < 3) return null;

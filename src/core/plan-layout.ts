@@ -49,7 +49,10 @@ export function assignSeatNos(
   return numbers;
 }
 
-/** What a new version of a plan takes away, brings and keeps, by seatGuid, in the order of the plan that has the seat. */
+/**
+ * Returns the seats that a new version of a plan removes, adds and keeps, by seatGuid, in the order of the plan that has the
+ * seat.
+ */
 export function planDiff(
   oldPlan: SeatingPlan,
   newPlan: SeatingPlan,

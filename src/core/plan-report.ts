@@ -5,7 +5,7 @@ import type { SeatingPlan } from './seat-map.ts';
 export interface PlanProblem {
   /** Stable, for programs. */
   code: string;
-  /** For the person who has to mend the file. */
+  /** For the person who has to fix the file. */
   sentence: string;
   /** JSON path (`$.zones[0].rows[3]`) or `line 17`. */
   place: string;
@@ -22,7 +22,7 @@ export interface PlanWarning {
   beforeSale: boolean;
 }
 
-/** What a plan holds, counted and not believed: stated capacities are often wrong. */
+/** The contents of a plan, counted. Stated capacities are not used because they are often wrong. */
 export interface PlanReport {
   name: string;
   /** Everything that can be sold: numbered seats and GA units together. */

@@ -1,20 +1,20 @@
 /**
- * What a seat costs whom, and what of it an access code has to open. Money is minor units of the event's currency. There is
- * no rounding here: every price and fee is a sum that can be charged, and so is every total of them; the one place that rounds
- * is `decideRefund` (core/money-due.ts).
+ * The price of a seat for each ticket type, and which of them an access code has to unlock. Money is minor units of the event's
+ * currency. Nothing is rounded here: every price, fee and total can be charged. The one place that rounds is `decideRefund`
+ * (core/money-due.ts).
  */
 import { decimalOf, isChargeable, maximumOf, minimumOf, orderAmount, stepOf } from './money.ts';
 import { assert } from './outcome.ts';
 
-/** The kind that every event has: whoever shows nothing at the door. */
+/** Id of the default ticket type: full price, no proof required. */
 export const fullKind = 'full';
 
-/** A kind of buyer beside `full`: reduced, children … */
+/** A ticket type next to `full`, such as reduced or child. */
 export interface BuyerKind {
   /** a-z, 0-9 and dashes; never `full`. */
   id: string;
   name: string;
-  /** Who may take it, and what is asked for at the door; empty: nothing is. */
+  /** Who may buy it, and the proof that is required at the entrance. Empty if none is required. */
   conditions: string;
   /** Category → minor units. A category that is missing is not sold to this kind. */
   prices: Record<string, number>;
@@ -40,7 +40,7 @@ export interface Priced {
 export const priceLimits = { kindsMax: 10, kindNameMax: 60, conditionsMax: 300 } as const;
 const kindForm = /^[a-z0-9][a-z0-9-]{0,39}$/;
 
-/** Minor units; null: not sold to that kind, or not at all. */
+/** Minor units. Null means that the category is not sold as this ticket type, or not at all. */
 export function priceOf(event: Priced, category: string, kind: string): number | null {
   const prices = kind === fullKind ? event.prices : kindOf(event, kind)?.prices;
   return prices && Object.hasOwn(prices, category) ? prices[category]! : null;
@@ -50,7 +50,7 @@ function kindOf(event: Priced, id: string): BuyerKind | undefined {
   return event.settings.kinds?.find((kind) => kind.id === id);
 }
 
-/** The name of a kind for people; null: `full`, which goes without saying. */
+/** The name of a ticket type for people. Null for `full`, which is not mentioned. */
 export function kindName(event: Priced, kind: string): string | null {
   return kind === fullKind ? null : (kindOf(event, kind)?.name ?? kind);
 }
@@ -61,7 +61,7 @@ export function kindsIn(event: Priced, category: string): string[] {
   return all.filter((kind) => priceOf(event, category, kind) !== null);
 }
 
-/** Of an order or a basket: each seat's price and fee, and the order's fee once. */
+/** The total of an order or a basket: price and fee of each seat, and the order's fee once. */
 export function totalOf(event: Priced, seats: readonly { category: string; kind: string }[]): number {
   const lines = seats.map(({ category, kind }) => {
     const price = priceOf(event, category, kind);
@@ -73,7 +73,7 @@ export function totalOf(event: Priced, seats: readonly { category: string; kind:
 
 // ---- What access codes open ----
 
-/** What an access code opens, or what a purchase needs opened. */
+/** The categories and ticket types that an access code unlocks, or that a purchase needs unlocked. */
 export interface Rights {
   categories: readonly string[];
   kinds: readonly string[];
@@ -87,7 +87,7 @@ export function areNone({ categories, kinds, presale }: Rights): boolean {
   return categories.length === 0 && kinds.length === 0 && !presale;
 }
 
-/** What has to be opened for these seats. `presale`: the sale is not yet open to everybody. */
+/** Returns what has to be unlocked for these seats. `presale`: the sale is not open to every buyer yet. */
 export function rightsNeeded(
   event: Priced,
   presale: boolean,
@@ -106,7 +106,7 @@ export function rightsNeeded(
   };
 }
 
-/** What of `needed` is not in `opened`. */
+/** Returns the part of `needed` that is not in `opened`. */
 export function rightsMissing(needed: Rights, opened: Rights): Rights {
   return {
     categories: needed.categories.filter((name) => !opened.categories.includes(name)),
@@ -135,8 +135,8 @@ export function categoriesFor(event: Priced, kinds: readonly string[], opened: R
 }
 
 /**
- * The one form in which codes are kept and compared: whatever its case, its spaces and dashes and its Unicode form, it is
- * the same code. Null: no code at all.
+ * Returns the canonical form in which codes are stored and compared: case, spaces, dashes and Unicode form do not matter. Null
+ * if the text is not a code.
  */
 export function canonicalCode(text: string): string | null {
   const plain = text
@@ -149,7 +149,7 @@ export function canonicalCode(text: string): string | null {
 
 // ---- What an organiser may set ----
 
-/** What is wrong with a price list. `place`: a path below the body of the event's creation. */
+/** A fault of a price list. `place`: a path below the body that creates the event. */
 export interface PriceFault {
   place: string;
   sentence: string;
@@ -252,7 +252,7 @@ function kindsFault({ prices, settings: { kinds = [] } }: Priced): PriceFault | 
   return null;
 }
 
-/** A sentence about what is wrong with a presale's start (epoch ms; null: there is none); null: nothing is. */
+/** Returns a sentence about a fault of the presale's start (epoch ms, null if there is no presale), or null if it is valid. */
 export function presaleFault(presaleAt: number | null, onSaleAt: number | null): string | null {
   if (presaleAt === null) return null;
   if (onSaleAt === null) return 'A presale needs the time at which the sale opens to everybody.';

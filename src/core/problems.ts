@@ -2,7 +2,7 @@ export interface Code {
   /** HTTP status. */
   status: number;
   title: string;
-  /** What the client or the person can do; the default `detail`. */
+  /** The action for the client or the person; the default `detail`. */
   advice: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The venue's drawing, after import: what every other part understands, whatever file it came from.
- * Labels are text and never identity: `01` and `1` may stand in one row. Identity is `seatGuid`, opaque.
+ * The venue's plan after import, as all other parts understand it, whatever file it came from.
+ * Labels are text and never identity: `01` and `1` may be in one row. The identity is `seatGuid`, opaque.
  */
 
 /** Index of a seat within its event, 0..n-1: the bit in the overlay, the key in Postgres, the field in Redis. */
@@ -11,8 +11,8 @@ export type SeatAttribute = 'accessible' | 'companion' | 'restricted-view';
 export const seatAttributes: readonly SeatAttribute[] = ['accessible', 'companion', 'restricted-view'];
 
 /**
- * What the file said beyond what we understand (the editor's uuids, a seat's radius, foreign keys): never read by us, kept
- * so that an exported plan gives back everything that was put in. At most `planLimits.extrasDepthMax` levels deep.
+ * Contents of the file that we do not understand (the editor's uuids, a seat's radius, foreign keys). They are never read, and
+ * are kept so that an exported plan returns everything that was imported. At most `planLimits.extrasDepthMax` levels deep.
  */
 export type PlanExtras = Record<string, unknown>;
 
@@ -121,9 +121,9 @@ export interface SeatFacts {
 }
 
 /**
- * The drawing that the browser loads, made once per event from the plan, served by the hash of its bytes and never
- * changed. Coordinates are integers in tenths of a plan unit. Within a section seats stand in row order; `seats` gives
- * their seat_no as ranges `[first, count]`, and a per-section bitset has its bits in exactly that order.
+ * The drawing that the browser loads. It is made once for each event from the plan, served by the hash of its bytes and never
+ * changed. Coordinates are integers in tenths of a plan unit. Within a section, seats are in row order; `seats` gives their
+ * seat_no as ranges `[first, count]`, and the bits of a section's bitset are in exactly that order.
  */
 export interface Layout {
   v: 1;

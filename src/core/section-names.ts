@@ -3,7 +3,10 @@ import type { Layout } from './seat-map.ts';
 /** Made once a layout: it never changes. */
 const namesByLayout = new WeakMap<Layout, Map<string, string>>();
 
-/** What people call each section, by its id. Block 1 of one stand is not block 1 of another: there the stand is said too. */
+/**
+ * Returns the name of each section for people, by its id. Block 1 of one stand is not block 1 of another, so the stand is part
+ * of the name.
+ */
 export function sectionNames(layout: Layout): Map<string, string> {
   let names = namesByLayout.get(layout);
   if (!names) {

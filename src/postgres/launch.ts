@@ -34,7 +34,7 @@ export interface Running {
   exited: Promise<void>;
 }
 
-/** What a launch needs to know. */
+/** The input of a launch. */
 export interface Launch {
   options: PostgresOptions;
   files: ClusterFiles;
@@ -84,7 +84,7 @@ export async function launch(context: Launch, samePort?: number): Promise<Runnin
       fs.writeFileSync(context.files.port, `${port}\n`);
       return running;
     } catch (error) {
-      // Somebody else took the port between our look and the server's.
+      // Another program took the port after it was found free.
       if (!(error instanceof PostgresFault && error.code === 'port_taken') || attempt >= restartsMax)
         throw error;
     }
@@ -157,8 +157,8 @@ async function launchOnce(context: Launch, port: number): Promise<Running> {
 }
 
 /**
- * A throw-away server ends with its process, however that dies (nobody would ever adopt it): a shell beside it reads
- * from us until our end of the pipe closes.
+ * A temporary server ends with its process, however the process dies, because no later process would adopt it: a shell next to
+ * it reads from us until our end of the pipe closes.
  */
 function endWithParent(running: Running, user: ServerUser): void {
   const watch = spawn('/bin/sh', ['-c', 'read -r _; kill -INT "$0"', String(running.pid)], {
@@ -185,7 +185,8 @@ function serverSettings(options: PostgresOptions): Record<string, string | numbe
     jit: 'off',
     timezone: 'UTC',
     log_timezone: 'UTC',
-    // A refused statement is told to its client; written here too, an on-sale's conflicts would fill the disk.
+    // A rejected statement is reported to its client. If it were also written here, the conflicts of an on-sale would fill the
+    // disk.
     log_min_messages: 'log',
     log_checkpoints: 'off',
     synchronous_commit: 'on',
@@ -279,7 +280,7 @@ export async function stopServer(running: Running, clock: Clock): Promise<void> 
 }
 
 async function goneByPolling(pid: number, clock: Clock): Promise<void> {
-  // Not our child, so nobody tells us. `after` does not keep the process alive for this watch alone.
+  // The process is not our child, so its end is not reported. `after` does not keep our process alive for this watch alone.
   while (isAlive(pid)) await new Promise<void>((resolve) => void clock.after(adoptedPollMs, resolve));
 }
 

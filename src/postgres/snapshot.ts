@@ -13,7 +13,7 @@ export interface SnapshotQuery {
   batch?: number;
 }
 
-/** Whoever asked for the rows went away, or the process is about to end. */
+/** The reader of the rows disconnected, or the process is about to end. */
 export class SnapshotAborted extends Error {
   override readonly name = 'SnapshotAborted';
 }
@@ -25,10 +25,10 @@ const sessionOptions =
 export const snapshotApplication = 'onsale export';
 
 /**
- * Rows of a query as they all were at one moment (REPEATABLE READ, read only), batch after batch through a cursor. It is the one
- * transaction that is open over more than one call: whoever reads must not wait for anybody between batches, because as long as it
- * is open, dead row versions of a sale that runs beside it cannot be cleaned up. Ends the transaction and the connection however
- * the reading ends. Throws `SnapshotAborted` or a `StoreFault`.
+ * Yields the rows of a query as they were at one moment (REPEATABLE READ, read only), batch after batch through a cursor. It is
+ * the one transaction that is open over more than one call. The reader must not wait for anything between batches, because
+ * while the transaction is open, dead row versions of a running sale cannot be cleaned up. Ends the transaction and the
+ * connection however the reading ends. Throws `SnapshotAborted` or a `StoreFault`.
  */
 export async function* readSnapshot<Row>(query: SnapshotQuery): AsyncGenerator<Row[]> {
   const { url, text, values, signal, batch = batchDefault } = query;
@@ -40,7 +40,7 @@ export async function* readSnapshot<Row>(query: SnapshotQuery): AsyncGenerator<R
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
   });
-  // What breaks the connection breaks the query too, which says so.
+  // An error that breaks the connection also fails the query, which reports it.
   client.on('error', () => {});
   let cancel = (): void => {};
   const checkAborted = (): void => {

@@ -101,6 +101,6 @@ function isPassing(error: unknown): boolean {
 
 function reasonOf(error: unknown): string {
   const { message, errors } = error as Error & { errors?: Error[] };
-  // Of several addresses of a name, each with its own error.
+  // A name with several addresses has one error for each of them.
   return (message || errors?.[0]?.message || String(error)).replace(/\.$/, '');
 }

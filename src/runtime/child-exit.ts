@@ -1,6 +1,8 @@
 import type { ChildProcess } from 'node:child_process';
 
-/** When a child process is gone, also one that could not be started. Attach it at once: its end is told only once. */
+/**
+ * Reports when a child process has ended, also one that could not be started. Attach it at once: the end is reported only once.
+ */
 export function exitOf(child: ChildProcess): { exited: Promise<void>; isGone(): boolean } {
   let gone = false;
   const exited = new Promise<void>((resolve) => {

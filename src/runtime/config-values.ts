@@ -78,7 +78,7 @@ export function trustedProxies(text: string): Parsed<number | string[]> {
   };
 }
 
-/** What nodemailer takes as it is, once it is known to name a server. */
+/** An address that nodemailer takes as it is, after a check that it names a server. */
 export function smtpUrl(text: string): Parsed<string> {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^smtps?:$/.test(url.protocol)) return { problem: 'is not an smtp:// or smtps:// address' };

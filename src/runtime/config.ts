@@ -29,7 +29,7 @@ export interface Config {
     readonly port: number | undefined;
     /** Without a final slash. Undefined: the address that the server listens on. */
     readonly publicUrl: string | undefined;
-    /** Whose X-Forwarded-For is believed: nobody's, that of so many hops, or that of these addresses. */
+    /** Which X-Forwarded-For headers are trusted: none, those of this many hops, or those of these addresses. */
     readonly trustProxy: false | number | readonly string[];
   };
   readonly dataDir: string;
@@ -37,9 +37,12 @@ export interface Config {
     | { readonly kind: 'embedded'; readonly dataDir: string; readonly fallbackDir: string | undefined }
     | { readonly kind: 'external'; readonly url: string };
   readonly redis: {
-    /** Of all keys: several installations may share a Redis. */
+    /** Prefix of all keys, because several installations may share a Redis. */
     readonly prefix: string;
-    /** `default` for what REDIS_URL names, first; none: Postgres does all by itself. The addresses hold passwords. */
+    /**
+     * `default` is the server in REDIS_URL and comes first. Without servers Postgres does everything. The addresses contain
+     * passwords.
+     */
     readonly servers: readonly { readonly name: string; readonly url: string }[];
     /** A private server is to be started first, and is then the default one. */
     readonly embedded: boolean;
@@ -69,12 +72,12 @@ export interface Config {
       };
   /** How long the provider's events are kept after they were dealt with, days. */
   readonly providerEventsKeptDays: number;
-  /** Calls a second that the payment provider takes from this account; null: no limit. */
+  /** Calls a second that the payment provider accepts from this account. Null means no limit. */
   readonly providerCallsPerSecond: number | null;
   readonly mail: {
     /** It may contain a password. If undefined, mails are not sent but kept in the database. */
     readonly smtpUrl: string | undefined;
-    /** Those mails are shown at `/dev/mail`: this is a demo. */
+    /** Mails are shown at `/dev/mail`, because this is a demo. */
     readonly mailbox: boolean;
     readonly from: { readonly name: string; readonly address: string };
   };
@@ -100,7 +103,7 @@ export const secretLengthMin = 32;
 
 interface Variable<T> {
   doc: string;
-  /** What holds when it is not set, in words. */
+  /** The value if it is not set, in words. */
   otherwise: string;
   parse(text: string): Parsed<T>;
   /** Its value is never printed. */
@@ -112,7 +115,7 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 const stripeApi = 'https://api.stripe.com';
 /** A day longer than Stripe lists an event, and can be told to send it again (https://docs.stripe.com/api/events). */
 const providerEventsDays = 31;
-/** Of an account whose limit was not raised: https://docs.stripe.com/rate-limits. */
+/** For an account whose limit was not raised: https://docs.stripe.com/rate-limits. */
 const stripeCallsPerSecond = { live: 100, test: 25 } as const;
 
 const variables = {
@@ -290,7 +293,7 @@ const otherVariables = new Set([
   'ONSALE_TEST_NGINX',
 ]);
 
-/** All problems together, so that a person mends them in one go. Empty values count as not set. */
+/** Collects all problems, so that a person can fix them at once. Empty values count as not set. */
 export function readConfig(env: Record<string, string | undefined>): ConfigOutcome {
   const problems: ConfigProblem[] = unknownVariables(env);
   const values: Values = {};
@@ -321,7 +324,7 @@ function assemble(values: Values): Config {
       : {
           kind: 'embedded' as const,
           dataDir: path.join(dataDir, 'postgres'),
-          // A folder that somebody named is used or refused, never silently replaced.
+          // A folder that was named explicitly is used or rejected, and never replaced.
           fallbackDir: values.ONSALE_DATA_DIR ? undefined : fallbackDataDir(dataDir),
         },
     redis: {
@@ -379,7 +382,7 @@ function payments(values: Values): Config['payments'] {
   };
 }
 
-/** What stands in for Stripe has the limit that it is told, which we do not know. */
+/** A server that replaces Stripe has a limit that we do not know. */
 function callsPerSecondOf(money: Config['payments']): number | null {
   if (money.kind !== 'stripe' || money.apiBase !== stripeApi) return null;
   return money.live ? stripeCallsPerSecond.live : stripeCallsPerSecond.test;

@@ -29,7 +29,7 @@ export interface Shutdown {
   listen(): () => void;
   /** Repeat calls get the same promise. */
   stop(reason: string): Promise<ShutdownEnd>;
-  /** Resolves when a stop, whoever asked for it, has ended. */
+  /** Resolves when a stop has ended, whatever requested it. */
   readonly ended: Promise<ShutdownEnd>;
 }
 
