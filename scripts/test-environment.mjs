@@ -2,16 +2,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import {
-  ensureCompiled,
-  ensurePages,
-  programFolders,
-  root,
-  run,
-  runTelling,
-  SetupProblem,
-  say,
-} from './prepare.mjs';
+import { ensureCompiled, ensurePages, programFolders, root, run, SetupProblem, say } from './prepare.mjs';
 import { chromium, findOrInstall, nginx, redis } from './programs.mjs';
 
 const inCi = process.env.CI === 'true';

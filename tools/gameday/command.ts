@@ -84,7 +84,7 @@ type Wanted = Omit<GamedayFlags, 'rounds' | 'buyers' | 'seats'> & {
 };
 
 async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
-  const { say, fail, print } = context;
+  const { fail, print } = context;
   const runtime = context.runtime();
   const { clock, random, log } = runtime;
   for (const [option, file] of [
