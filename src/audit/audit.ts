@@ -25,9 +25,9 @@ export interface AuditSources {
   modes(event: EventNo): Promise<PartitionMode[]>;
   /** The routed arbiter. */
   arbiter: Pick<Arbiter, 'snapshot'>;
-  /** Holds and memories of a partition that Redis arbitrates; null: there is no way to them from here. */
+  /** Returns holds and memories of a partition that Redis arbitrates. Null means that they cannot be read from here. */
   redisHolds: ((event: EventNo, row: PartitionMode) => Promise<StoredHold[]>) | null;
-  /** How far a shard whose numbers come from Redis has come there; null: there is no way to it from here. */
+  /** Returns how far a shard whose numbers come from Redis has come there. Null means that it cannot be read from here. */
   numbers: ((event: EventNo, at: NumbersAt) => Promise<NumbersSeen>) | null;
   money: MoneySource;
 }
@@ -51,9 +51,9 @@ export interface Violation {
   seat: number | null;
   order: string | null;
   hold: string | null;
-  /** What it says here and what there. */
+  /** The two values that contradict each other. */
   says: string;
-  /** What to do about it. */
+  /** The action for the operator. */
   remedy: string;
 }
 
@@ -61,9 +61,9 @@ export interface PromiseFinding {
   promise: AuditedPromise;
   /** `partly`: kept as far as could be looked. */
   state: 'kept' | 'partly' | 'broken' | 'not_checked';
-  /** What was looked at, with counts. */
+  /** The things that were compared, with counts. */
   evidence: string[];
-  /** What could not be looked at, and why. */
+  /** The things that could not be compared, and why. */
   unchecked: string[];
   /** The first `violationsListedMax`. */
   violations: Violation[];
@@ -81,7 +81,7 @@ export interface AuditReport {
   unread: string[];
 }
 
-/** What one comparison of two stores found; they cannot be read at one instant. */
+/** The result of comparing two stores, which cannot be read at one instant. */
 export interface Comparison {
   looked: Looked[];
   violations: Violation[];
@@ -174,8 +174,8 @@ export async function waitForRest(sources: AuditSources, event: EventNo, waitMs:
 }
 
 /**
- * Looks again while something does not fit or does not answer: what moves on meanwhile was in transit, what stays is a
- * contradiction. What begins to answer has been looked at once only, so the wait begins anew.
+ * Compares again while something does not fit or does not respond: a difference that moves on was in transit, one that stays is
+ * a contradiction. A store that begins to respond has been read only once, so the wait starts again.
  */
 async function twice(sources: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
   const { clock, redisHolds, numbers } = sources;
@@ -257,7 +257,7 @@ function stateOf({ violationCount, evidence, unchecked }: PromiseFinding): Promi
   return unchecked.length > 0 ? 'partly' : 'kept';
 }
 
-/** Of how much the promise was tried on. */
+/** Returns the counts that the promise was checked on. */
 function countsOf(promise: AuditedPromise, facts: AuditFacts): string {
   if (promise.startsWith('W'))
     return `${counted(facts.numbers, 'number')}, ${counted(facts.passes, 'pass', 'passes')}`;

@@ -2,17 +2,17 @@ import type { EventNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
 
 /**
- * One question to the record whose every row is a contradiction. The statement takes the event as $1 and answers the columns
- * `seat`, `order`, `hold` (null where they do not apply) and `says`: what is written here and what there.
+ * One query to the record. Each row that it returns is a contradiction. The statement takes the event as $1 and returns the
+ * columns `seat`, `order`, `hold` (null where they do not apply) and `says`: the two values that contradict each other.
  */
 export interface RecordCheck {
   /** The promise that is broken by a row (docs/SPEC.md). */
   promise: string;
   /** Unique; names the prepared statement. */
   name: string;
-  /** What is looked at, to be read after "checked:". */
+  /** The things that are compared, to be read after "checked:". */
   looks: string;
-  /** What the operator does about a row. */
+  /** The operator's action for a row. */
   remedy: string;
   text: string;
 }
@@ -40,7 +40,7 @@ export async function findContradictions(
   return { rows: rows.map(({ seat, order, hold, says }) => ({ seat, order, hold, says })), total };
 }
 
-/** A check that a unique index is there, valid and unique: it is what keeps the promise while nobody looks. */
+/** A check that a unique index exists, is valid and unique: the index keeps the promise between audits. */
 export function indexCheck(
   promise: string,
   table: string,

@@ -1,7 +1,7 @@
 import type { EventId, EventNo, PartitionNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** What an audit counts, and what of an event is in transit: not contradictions, only things that are not at rest. */
+/** Counts of an audit, and the parts of an event that are in transit: no contradictions, only things that are not at rest. */
 export interface AuditFacts {
   seats: number;
   tickets: number;
@@ -60,7 +60,7 @@ export async function readFacts(db: Db, event: EventNo): Promise<AuditFacts> {
   return { ...counts, transit: { reserved, halfway, operations: underWay, overdue, partitions } };
 }
 
-/** An order beside what its money operations say; amounts in minor units. */
+/** An order next to the sums of its money operations. Amounts in minor units. */
 export interface AuditedOrder {
   order: string;
   state: string;
@@ -73,26 +73,26 @@ export interface AuditedOrder {
   underWay: boolean;
   /** The operation under way was first sent more than 2 min ago, and a worker is looking after it. */
   lingering: boolean;
-  /** Of the operation under way. */
+  /** Kind of the operation under way. */
   kind: string | null;
   soldTickets: number;
   /** Prices and fees of its valid tickets. */
   valid: number;
   /** How many refunds were decided; then their sums (core/money-due.ts). */
   refunds: number;
-  /** What of the order's own fee was kept. */
+  /** The part of the order's own fee that was kept. */
   orderFee: number;
   feesKept: number;
   goodwill: number;
-  /** What was refunded at the provider without us. */
+  /** Refunded at the provider, not by us. */
   refundedThere: number;
   /** Refunds that failed, or were given back by other means: decided, yet still with the provider. */
   notGivenBack: number;
-  /** What is kept at the provider beyond that (negative: less), because an operator accepted it. */
+  /** Kept at the provider beyond that (negative: less), because an operator accepted it. */
   accepted: number;
   /** An operator decided about one of its payments. */
   decided: boolean;
-  /** Payments that others tried: they were ended here, what they took was given back, and the buyer was told. */
+  /** Payments of other attempts: they were ended here, their money was given back, and the buyer was notified. */
   strays: string[];
 }
 
@@ -197,12 +197,12 @@ export function unpaidSeats(db: Db, event: EventNo): Promise<OpenOrderSeats[]> {
   );
 }
 
-/** An order of one partition, to be put beside its hold. */
+/** An order of one partition, to be compared with its hold. */
 export interface OrderOfHold {
   order: string;
   hold: string;
   visitor: string;
-  /** Ascending; empty: a mark that the hold was given back before there was an order. */
+  /** Ascending. Empty means that the hold was given back before there was an order. */
   seats: number[];
   state: string;
   /** Epoch ms. */

@@ -4,15 +4,18 @@ import type { StoredHold } from '../inventory/modes.ts';
 import type { Looked, Violation } from './audit.ts';
 import type { OrderOfHold } from './facts.ts';
 
-/** What Redis's clock may be beside Postgres's before an order made after a deadline is called late. Milliseconds. */
+/**
+ * Difference that Redis's clock and Postgres's may have before an order that was made after a deadline is reported as late.
+ * Milliseconds.
+ */
 const skewMs = 1_000;
 
 const isOpen = (state: string): boolean => state === 'reserved' || state === 'authorised';
 const isSold = (state: string): boolean => state === 'confirmed' || state === 'paid';
 
 /**
- * S5 and S7 of a partition that Redis arbitrates: its orders beside the records of their holds. A record is forgotten 15 min
- * after its hold, so that of older orders nothing can be said; an unpaid order's stays.
+ * S5 and S7 of a partition that Redis arbitrates: compares its orders with the records of their holds. A record is forgotten 15
+ * min after its hold, so older orders cannot be compared; the record of an unpaid order stays.
  */
 export function judgeOrders(given: {
   partition: PartitionNo;
@@ -102,11 +105,11 @@ function judgeOrder(order: OrderOfHold, record: StoredHold): Violation[] {
   return violations;
 }
 
-/** How the hold ended before the order was made; null: it had not, as far as is known. */
+/** Returns how the hold ended before the order was made. Null means that it had not, as far as is known. */
 function endBefore(order: OrderOfHold, { state, deadline }: StoredHold): string | null {
   const wasBefore = deadline + skewMs < order.createdAt;
   switch (state) {
-    // Of these two the deadline is when they were. A hold that became an order in time can never be given back.
+    // For these two, the deadline is when they happened. A hold that became an order in time can never be given back.
     case 'released':
     case 'replaced':
       return isOpen(order.state) || isSold(order.state) || wasBefore ? `was ${state}` : null;

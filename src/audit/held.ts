@@ -14,8 +14,8 @@ import {
 import { judgeOrders, remembrance } from './held-orders.ts';
 
 /**
- * What the arbiter says beside what the record decided (S8), and the holds of partitions that Redis arbitrates (S2 to S7). A
- * partition that cannot be read is `unread`, whatever its other findings.
+ * Compares the arbiter with the decisions of the record (S8), and checks the holds of partitions that Redis arbitrates (S2 to
+ * S7). A partition that cannot be read is `unread`, whatever its other findings.
  */
 export async function compareHeld(sources: AuditSources, event: AuditedEvent): Promise<Comparison> {
   const looked: Looked[] = [];
@@ -145,7 +145,7 @@ function judgeHolds(given: {
   };
   const owners = new Map<number, string[]>();
   let overridden = 0;
-  // The lease of a hold that has become an order may still be there until it lapses, beside what the record decided.
+  // The lease of a hold that has become an order may still exist until it lapses, in addition to the decision of the record.
   const leased = new Set(given.holds.flatMap(({ state, seats }) => (state === 'ordered' ? seats : [])));
   for (const { hold, seats, grantedAt, deadline } of live) {
     for (const seat of seats) owners.set(seat, [...(owners.get(seat) ?? []), hold]);

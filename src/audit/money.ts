@@ -8,7 +8,7 @@ import { type AuditedOrder, auditedOrders, knownOrders } from './facts.ts';
 /** A payment object as the provider knows it; minor units. */
 export interface PaymentSeen {
   object: string;
-  /** Our order, as the provider has it; null: it names none. */
+  /** Our order, according to the provider. Null means that the payment names none. */
   reference: string | null;
   /** The event's public id; null where the provider does not say. */
   event: string | null;
@@ -36,7 +36,7 @@ export type MoneySource =
 const pageSize = 5_000;
 const besideProvider: readonly AuditedPromise[] = ['P1', 'P2', 'P3', 'P4', 'P5', 'P6', 'P8'];
 
-/** The record beside the provider, order by order (P1 to P6, P8). */
+/** Compares the record with the provider, order by order (P1 to P6, P8). */
 export async function compareMoney(sources: AuditSources, event: AuditedEvent): Promise<Comparison> {
   const { money, db } = sources;
   if (money.kind === 'none') {
@@ -110,12 +110,12 @@ function isOf(seen: PaymentSeen, event: AuditedEvent): boolean {
   return seen.event === null || seen.event === event.id;
 }
 
-/** Of another program or installation on the same account. */
+/** A payment of another program or installation on the same account. */
 function isOfOthers({ reference, installation: mark }: PaymentSeen, installation: string): boolean {
   return mark ? mark !== installation : !reference;
 }
 
-/** The order's payments; null: not looked up. */
+/** Returns the order's payments. Null means that they were not looked up. */
 async function seenOf(
   money: Exclude<MoneySource, { kind: 'none' }>,
   order: AuditedOrder,
@@ -132,7 +132,10 @@ function isSettled({ state, underWay }: AuditedOrder): boolean {
   return ['paid', 'closed', 'cancelled'].includes(state) && !underWay;
 }
 
-/** What is to be kept of a settled order's money. One that ended before it was sold keeps nothing, whatever was taken. */
+/**
+ * Returns how much of a settled order's money is kept. An order that ended before it was sold keeps nothing, whatever was
+ * taken.
+ */
 function dueOf(order: AuditedOrder): number {
   return order.state === 'paid' || (order.state === 'cancelled' && order.refunds > 0) ? dueSum(order) : 0;
 }
@@ -145,7 +148,7 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
   };
   const sum = (what: 'captured' | 'refunded' | 'authorised'): number =>
     seen.reduce((total, each) => total + each[what], 0);
-  // What was given back whole stands no more.
+  // A payment that was given back completely no longer counts.
   const standing = seen.filter((each) => each.authorised > 0 || each.captured > each.refunded);
   const kept = sum('captured') - sum('refunded');
   const names = standing.map(({ object }) => object).join(', ');

@@ -1,7 +1,7 @@
 import type { AuditedEvent, AuditSources, Comparison, Looked, Violation } from './audit.ts';
 import { queueShards } from './queue.ts';
 
-/** W1 beside the stores that issue numbers: how far each has come, what is known of it and where it must stop. */
+/** Compares W1 with the stores that issue numbers: how far each has come, what is known about it and where it must stop. */
 export async function compareNumbers(sources: AuditSources, event: AuditedEvent): Promise<Comparison> {
   const looked: Looked[] = [];
   const violations: Violation[] = [];

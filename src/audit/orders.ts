@@ -1,6 +1,6 @@
 import { indexCheck, type RecordCheck } from './check.ts';
 
-/** P1 to P8 inside Postgres; what the provider says beside it is compared in src/audit/money.ts. */
+/** P1 to P8 inside Postgres. src/audit/money.ts compares them with the provider. */
 
 const operations = `
   SELECT m.*, o.state AS order_state, o.amount AS order_amount, o.currency AS order_currency, o.event_no

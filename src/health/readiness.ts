@@ -110,8 +110,8 @@ export function readiness(parts: {
     ]);
     const fresh = published.ageMs() < publishedAgeMaxMs;
     const objects: Part = fresh ? { ok: true } : { ok: false, reason: 'the published objects are old' };
-    // A provider that is away stops paying, not queueing and holding: buyers are told so when they pay (D3). A Redis that is
-    // away costs speed (D1). Failing here for those would take the pages away from everybody instead.
+    // While the provider is unreachable, buyers can queue and hold but not pay; they are told so when they pay (D3). An
+    // unreachable Redis costs speed (D1). If this failed for those, all buyers would lose the pages.
     return {
       ok: database.ok && objects.ok && !stores.isOursAlone,
       parts: {

@@ -4,12 +4,12 @@ import type { PaymentProvider } from './provider.ts';
 /** Calls to the provider over a process's last seconds. */
 export interface ProviderCalls {
   calls: number;
-  /** Of them, refused because they were too many. */
+  /** Calls among them that were rejected because there were too many. */
   refused: number;
 }
 
 export interface ProviderMeter {
-  /** Null: no call was made. */
+  /** Null if no call was made. */
   window(): ProviderCalls | null;
 }
 
@@ -59,7 +59,7 @@ export function metered(
 
 type Answer = { kind: string; reason?: string; detail?: string };
 
-/** A lock on one object answers by the same status and says nothing about the account's limit. */
+/** A lock on one object has the same status and says nothing about the account's limit. */
 function isTooMany({ kind, reason, detail }: Answer): boolean {
   return kind === 'unknown' && reason === 'rate_limited' && !detail?.includes('lock_timeout');
 }

@@ -137,7 +137,7 @@ export interface PaymentView {
   decline: DeclineCode | null;
 }
 
-/** What may be told to the buyer; lost, stolen and fraud reasons are all `declined`. */
+/** The reason that the buyer may see. Lost, stolen and fraud reasons are all `declined`. */
 export type DeclineCode =
   | 'declined'
   | 'insufficient_funds'
@@ -159,7 +159,7 @@ export interface ListQuery {
   /** Epoch ms, both included. */
   createdFrom: number;
   createdTo: number;
-  /** The `next` of the page before; null: the first page. */
+  /** The `next` of the previous page. Null for the first page. */
   cursor: string | null;
 }
 
@@ -167,7 +167,7 @@ export interface ListedPayment {
   object: ProviderObjectId;
   /** Epoch ms by the provider's clock. */
   createdAt: number;
-  /** Null: in a state that this program does not know. */
+  /** Null for a state that this program does not know. */
   view: PaymentView | null;
 }
 
@@ -212,9 +212,9 @@ export interface DisputeView {
   inquiry: boolean;
   /** In the provider's words. */
   reason: string;
-  /** Epoch ms until which it can be answered; null: not any more. */
+  /** Epoch ms until which it can be answered. Null if it cannot be answered any more. */
   respondBy: number | null;
-  /** What the provider charges for it beside the amount, in the account's currency; null: nothing. */
+  /** The provider's fee in addition to the amount, in the account's currency. Null if there is none. */
   fee: { amount: number; currency: string } | null;
   createdAt: number;
 }
@@ -238,6 +238,6 @@ export interface ProviderEvent {
   type: string;
   /** The payment object it is about; null for events that concern no payment. */
   object: ProviderObjectId | null;
-  /** Null: the event does not say. */
+  /** Null if the event does not say. */
   madeBy: MadeBy | null;
 }

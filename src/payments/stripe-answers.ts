@@ -57,7 +57,7 @@ export function paymentStatus(status: string): PaymentStatus | null {
   return STATUS[status] ?? null;
 }
 
-/** By the metadata that we leave in every payment: always an order, and since objects are marked the installation. */
+/** Reads the metadata that we put into every payment: always an order, and the installation since objects are marked. */
 export function madeBy(metadata: Stripe.Metadata, installation: string | null): MadeBy {
   const mark = metadata.installation;
   if (!mark) return metadata.order ? 'unmarked' : 'others';
@@ -89,7 +89,10 @@ export function viewOf(intent: Stripe.PaymentIntent, installation: string | null
   };
 }
 
-/** Of the try under way, whose method is set; after a decline it is not, and the error or its charge tells. */
+/**
+ * The instrument of the attempt under way, whose payment method is set. After a decline it is not set, and the error or its
+ * charge has it.
+ */
 function instrumentOf(intent: Stripe.PaymentIntent, charge: Stripe.Charge | null): PaymentView['instrument'] {
   const method = typeof intent.payment_method === 'object' ? intent.payment_method : null;
   const card =
@@ -155,13 +158,13 @@ function disputeStatus(status: string): DisputeView['status'] {
   return DISPUTE_WON.includes(status) ? 'won' : 'open';
 }
 
-/** `requires_action` and whatever comes new wait for somebody; only Stripe's plain words are final. */
+/** `requires_action` and unknown new statuses wait for an action; only Stripe's documented final statuses are final. */
 function refundStatus(status: string | null): RefundView['status'] {
   if (status === 'succeeded') return 'succeeded';
   return status === 'failed' || status === 'canceled' ? 'failed' : 'pending';
 }
 
-/** What an error of the SDK says about the call that raised it. */
+/** The meaning of an error of the SDK for the call that raised it. */
 export type Verdict =
   | { kind: 'unknown'; reason: UnknownReason; detail: string }
   /** The call was not possible in the object's present state: look it up and judge by what it is. */

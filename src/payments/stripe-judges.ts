@@ -3,8 +3,8 @@ import type { PaymentView, ProviderAnswer } from './provider.ts';
 import { unknown } from './stripe-answers.ts';
 
 /**
- * What a state of the object means for the call that was made. `answered`: the view is the call's own answer; otherwise
- * the call did not fit the state, and the object was looked up afterwards.
+ * The meaning of an object's state for the call that was made. `answered`: the view is the response of the call itself.
+ * Otherwise the call did not fit the state, and the object was looked up afterwards.
  */
 export type Judge = (view: PaymentView, answered: boolean) => ProviderAnswer;
 
@@ -33,7 +33,8 @@ export function judgeCapture(view: PaymentView, answered: boolean): ProviderAnsw
     case 'processing':
       return { kind: 'pending', view };
     case 'authorised':
-      // Answered, yet still reserved, or refused for its state and now in that very state: nobody can say.
+      // The call succeeded and the object is still reserved, or the call was rejected because of a state that the object now
+      // has: the outcome is unknown.
       return unknown('conflict', answered ? 'still reserved after capture' : 'reserved, yet not capturable');
     case 'new':
     case 'waiting':

@@ -37,7 +37,7 @@ export interface StripeOptions {
   webhookSecrets: string[];
   /** `https://api.stripe.com` unless it is the simulator or a proxy. */
   apiBase?: string;
-  /** Names this installation in the metadata of what is created; null: it is not known (yet). */
+  /** Names this installation in the metadata of created objects. Null while it is not known. */
   installation?: () => string | null;
   /** Silence after which a call is given up as unknown, ms. The SDK's own default is 80 s. */
   timeoutMs?: number;
@@ -118,8 +118,8 @@ function creation(stripe: Stripe, command: OpenCommand, installation: string | n
     capture_method: 'manual',
     // `payment_method_types` is refused since API version 2026-09-30; this list filters instead.
     allowed_payment_method_types: ['card'],
-    // An empty text is refused. No `receipt_email`: Stripe would mail a receipt of its own beside ours, and an address
-    // that it finds odd would refuse the whole payment.
+    // Stripe rejects an empty text. There is no `receipt_email`, because Stripe would mail a receipt in addition to ours, and
+    // an address that it does not accept would fail the whole payment.
     ...(command.description && { description: command.description }),
     metadata: { order: command.reference, event: command.eventId, ...marked(installation) },
     expand: EXPAND,
@@ -127,7 +127,7 @@ function creation(stripe: Stripe, command: OpenCommand, installation: string | n
   return () => stripe.paymentIntents.create(params, options);
 }
 
-/** Two installations, or a shop beside ours, may share an account: each leaves the others' objects alone. */
+/** Two installations, or another shop, may share an account: each leaves the objects of the others alone. */
 function marked(installation: string | null): { installation?: string } {
   return installation === null ? {} : { installation };
 }

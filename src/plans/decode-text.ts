@@ -10,9 +10,9 @@ export type TextEncodingName =
   | 'windows-1252';
 
 /**
- * The text of a file. A byte order mark decides; without one, zero bytes tell UTF-16, valid UTF-8 is UTF-8, and what is
- * left is read as Windows-1252 when `fallback` allows it (with a warning, because a wrong guess spoils accents) and
- * refused otherwise. Answers null when it refused.
+ * Returns the text of a file. A byte order mark decides the encoding. Without one, zero bytes mean UTF-16, and valid UTF-8 is
+ * UTF-8. Anything else is read as Windows-1252 if `fallback` allows it (with a warning, because a wrong guess changes accents),
+ * and rejected otherwise. Returns null if it rejected the file.
  */
 export function decodeText(
   bytes: Uint8Array,

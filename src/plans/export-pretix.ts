@@ -10,8 +10,8 @@ import type {
 import type { PretixArea, PretixPlan, PretixRow, PretixSeat, PretixZone } from './pretix-format.ts';
 
 /**
- * The plan in the pretix format, with our documented extra keys and every foreign key that came in. Importing it again
- * gives an equal plan. Transforms stay applied: zones stand at 0,0 and rotated shapes are written with their final corners.
+ * Returns the plan in the pretix format, with our documented extra keys and every foreign key that was imported. Importing it
+ * again gives an equal plan. Transforms stay applied: zones are at 0,0 and rotated shapes are written with their final corners.
  */
 export function exportPretix(plan: SeatingPlan): PretixPlan {
   const drawing: PretixZone[] =
@@ -60,7 +60,7 @@ function rowOf(row: PlanRow): PretixRow {
   const first = row.seats[0];
   const base = { x: first?.x ?? 0, y: first?.y ?? 0 };
   const gaps = gapsInRow(row.seats);
-  // A row whose order we would mend stands in the order its file stated; stated breaks are what says so.
+  // A row that the import would reorder is written in the order of its file; stated breaks express that.
   const stateAll = orderAlongRow(row.seats) !== null;
   return {
     ...row.extras,

@@ -22,9 +22,9 @@ export type { ManifestMapping } from './manifest-columns.ts';
 const defaultCategory = 'Standard';
 
 /**
- * Reads a CSV manifest, one line a seat (or a row, where the seat column holds ranges; or a standing area, where only a
- * capacity stands). Labels are kept exactly as written. Without an id column seatGuids are made from the labels, so that
- * the same file read again gives the same seats. Answers null when it is no manifest; problems go to `findings`.
+ * Reads a CSV manifest with one line for each seat (or a row, if the seat column has ranges; or a standing area, if there is
+ * only a capacity). Labels are kept exactly as written. Without an id column seatGuids are made from the labels, so that the
+ * same file gives the same seats. Returns null if it is no manifest; problems go to `findings`.
  */
 export function readManifest(
   text: string,

@@ -23,7 +23,7 @@ export type ImportOutcome =
   /** `problems` is capped at `planLimits.problemsListedMax`; `problemCount` counts them all. */
   | { kind: 'refused'; problems: PlanProblem[]; problemCount: number; report?: PlanReport };
 
-/** What an import is doing; each takes about a second for 200,000 seats. */
+/** The current step of an import. Each step takes about a second for 200,000 seats. */
 export type ImportStep = 'reading' | 'checking';
 
 /**

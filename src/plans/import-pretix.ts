@@ -18,10 +18,10 @@ import { createSectionIds, labelIsFine } from './labels.ts';
 import { type GaArea, readArea } from './pretix-areas.ts';
 
 /*
- * The pretix seating-plan format (JSON schema 0.0.1, current and older form) with these keys of ours: seat `attributes`
- * (list) or `accessible`, `companion`, `restricted_view` (true/false), seat `break_after` or `aisle_after`; zone `group`,
- * `sell_as_unit`, `drawing_only`; area `capacity`, `category`, `label`. Whatever else stands in the file is warned about
- * and kept for export. Absolute position = zone + row + seat.
+ * The pretix seating-plan format (JSON schema 0.0.1, current and older form) with these keys of ours: seat `attributes` (list)
+ * or `accessible`, `companion`, `restricted_view` (true/false), seat `break_after` or `aisle_after`; zone `group`,
+ * `sell_as_unit`, `drawing_only`; area `capacity`, `category`, `label`. Any other key causes a warning and is kept for export.
+ * Absolute position = zone + row + seat.
  */
 
 const keys = {
@@ -66,7 +66,7 @@ interface Reading {
   seats: number;
 }
 
-/** Reads a plan from JSON text; answers null when it is no plan at all. Problems and warnings go to `findings`. */
+/** Reads a plan from JSON text. Returns null if it is no plan at all. Problems and warnings go to `findings`. */
 export function readPretix(text: string, findings: Findings, name?: string): SeatingPlan | null {
   if (!structureIsFine(text, findings)) return null;
   let parsed: unknown;

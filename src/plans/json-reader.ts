@@ -21,9 +21,9 @@ export interface JsonReader {
   optionalText(from: JsonObject, key: string, path: string): string | null;
   number(from: JsonObject, key: string, path: string): number;
   flag(from: JsonObject, key: string, path: string): boolean | undefined;
-  /** `{x, y}`; answers null after refusing. */
+  /** `{x, y}`. Returns null after reporting a problem. */
   position(value: unknown, path: string): { x: number; y: number } | null;
-  /** What is left of an object without the keys that were understood; a key that is not in `known` is warned about. */
+  /** Returns the rest of an object without the keys that were understood. A key that is not in `known` causes a warning. */
   extras(
     from: JsonObject,
     understood: ReadonlySet<string>,

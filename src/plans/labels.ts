@@ -7,7 +7,7 @@ import { type Findings, quoted } from './findings.ts';
  */
 const unprintable = /[\p{Cc}\p{Surrogate}\u202A-\u202E\u2066-\u2069\uFEFF]/u;
 
-/** Checks a label or an id; answers whether it may stay exactly as it is. */
+/** Checks a label or an id. Returns whether it may stay exactly as it is. */
 export function labelIsFine(text: string, place: string, findings: Findings): boolean {
   if (text.length > planLimits.labelLengthMax) {
     findings.refuse(

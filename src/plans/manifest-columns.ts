@@ -15,7 +15,10 @@ const targets = [
 ] as const;
 export type ManifestTarget = (typeof targets)[number];
 
-/** Which column is what; several columns joined with `+` (`section=tribune+sector`); empty: none, do not guess. */
+/**
+ * The column of each part; several columns joined with `+` (`section=tribune+sector`). An empty value means that there is none
+ * and that it is not guessed.
+ */
 export type ManifestMapping = Partial<Record<ManifestTarget, string>>;
 
 /** Column indices per target; an empty list means that the file has none. */
@@ -120,7 +123,7 @@ function plain(header: string): string {
     .replace(/[\s_\-.]+/g, '');
 }
 
-/** Decides which column is what; answers null after saying what is needed, with the headers that were found. */
+/** Decides the meaning of each column. Returns null after reporting what is needed, with the headers that were found. */
 export function chooseColumns(
   headers: readonly string[],
   mapping: ManifestMapping,
@@ -143,7 +146,7 @@ export function chooseColumns(
   }
   if (findings.problemCount() > 0) return null;
   guessRest(columns, headers, mapping);
-  // A file with stands and no sections has the stands as its sections.
+  // In a file with stands and without sections, the stands are its sections.
   if (columns.section.length === 0 && columns.group.length > 0 && mapping.group === undefined) {
     columns.section = columns.group;
     columns.group = [];

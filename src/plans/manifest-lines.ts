@@ -20,7 +20,7 @@ const linesMax = 500_000;
 const cellsMax = 10_000_000;
 const headersMax = 200;
 
-/** Splits CSV text into header and records, with line numbers; answers null after refusing. */
+/** Splits CSV text into header and records, with line numbers. Returns null after reporting a problem. */
 export function readTable(text: string, findings: Findings): ManifestTable | null {
   // Excel writes the separator it used as a first line of its own.
   const stated = /^sep=(.)\r?\n/i.exec(text);

@@ -18,7 +18,7 @@ export interface LooseSeat {
 
 export interface LooseRow {
   label: string;
-  /** Set from the second on where a row's label stands for several rows of one section. */
+  /** Set from the second row on if several rows of one section have the same label. */
   repeat: number;
   seats: LooseSeat[];
   firstRecord: number;

@@ -55,7 +55,7 @@ function checkRows(section: PlanSection, findings: Findings): void {
   }
 }
 
-/** Two seats that print the same ticket cannot be told apart at the door. */
+/** Two seats that print the same ticket cannot be told apart at the entrance. */
 function checkLabels(plan: SeatingPlan, findings: Findings): void {
   const seen = new Set<string>();
   for (const section of plan.sections) {

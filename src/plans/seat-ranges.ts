@@ -11,8 +11,8 @@ export interface SeatCell {
 const part = /^\s*(\d{1,6})\s*(?:[-–—]\s*(\d{1,6})\s*)?$/;
 
 /**
- * "1-10,12-16" names 15 seats with a gap after the tenth; "7" and "1_DA" are one label each, exactly as written. A range
- * may run downwards. "01-10" keeps its zeros. Answers null when the cell names more seats than a row may have.
+ * "1-10,12-16" names 15 seats with a gap after the tenth; "7" and "1_DA" are one label each, exactly as written. A range may
+ * run downwards. "01-10" keeps its zeros. Returns null if the cell names more seats than a row may have.
  */
 export function readSeatCell(cell: string): SeatCell | null {
   const parts = cell.split(/[,;]/).map((text) => part.exec(text));

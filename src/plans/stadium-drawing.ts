@@ -6,7 +6,7 @@ export const stadiumMargin = 8;
 
 type Units = (metres: number) => number;
 
-/** What is drawn and not sold: the concourse around the bowl, the pitch with its markings, the stage. */
+/** Draws the parts that are not sold: the concourse around the bowl, the pitch with its markings, the stage. */
 export function stadiumDrawing(
   curve: StadiumCurve,
   depth: number,

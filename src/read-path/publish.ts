@@ -9,7 +9,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { availabilityBits, coarse, countHouse, type HouseCounts } from './availability.ts';
 import type { CountsObject, EventObject, StatusObject, Version } from './published.ts';
 
-/** What the controller measured about the line; see the admission task. */
+/** The controller's measurements of the queue; see the admission task. */
 export interface LineFigures {
   frontier: number[];
   last: number[];
@@ -30,7 +30,7 @@ export interface PublishCommand {
   count: number;
   snapshot: Snapshot;
   line: LineFigures;
-  /** As the partitions' rows say it, ended ones too; absent: no partition has ever been lost. */
+  /** From the partitions' rows, including grace that has ended. Undefined if no partition has ever been lost. */
   grace?: readonly { partition: number; until: number }[];
 }
 
@@ -64,7 +64,7 @@ export function createPublisher({ db, clock, payment, timeZone }: PublisherOptio
   const published = new Map<string, number>();
 
   function isDue(event: EventNo, term: number, name: ObjectName, change: string): boolean {
-    // A new phase, version or layout is told at once: the key changes, so that nothing is remembered for it.
+    // A new phase, version or layout is published at once: the key changes, so that nothing is remembered for it.
     const key = `${event}/${term}/${name}/${change}`;
     const last = published.get(key);
     const now = clock.monotonic();
@@ -140,7 +140,7 @@ function statusObject(v: Version, command: PublishCommand, counts: HouseCounts):
   };
 }
 
-/** Those whose grace has not ended by the clock that set it. */
+/** Returns the partitions whose grace has not ended by the clock that set it. */
 function graceOf({ grace = [], snapshot }: PublishCommand): StatusObject['grace'] {
   return grace
     .filter(({ until }) => until > snapshot.at)
@@ -211,7 +211,7 @@ function kindsOf({ settings: { kinds = [] } }: EventRecord): Pick<EventObject, '
   };
 }
 
-/** What is to be said of a category beside its full price. */
+/** Returns the terms of a category in addition to its full price. */
 function termsOf(
   event: EventRecord,
   category: string,
@@ -224,7 +224,10 @@ function termsOf(
   };
 }
 
-/** From the cheapest to the dearest that somebody without an access code can have; with one, where there is nothing else. */
+/**
+ * Returns the range from the lowest to the highest price without an access code. If everything needs a code, the range with
+ * one.
+ */
 function priceRange(event: EventRecord, counts: HouseCounts): StatusObject['priceRange'] {
   const { lockedCategories = [], kinds = [], seatFee } = event.settings;
   const left = Object.keys(event.prices).filter((category) => (counts.categories[category] ?? 0) > 0);

@@ -50,7 +50,7 @@ interface ChangedRow {
 }
 
 const readEveryMs = 1_000;
-/** What was published may be committed that much later than it was stamped. */
+/** A published object may be committed this much later than its timestamp. */
 const commitMaxMs = 10_000;
 /** Below this compressing costs more than it saves. */
 const compressFromBytes = 300;
@@ -79,7 +79,7 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
            AND NOT EXISTS (SELECT FROM event_wakes w WHERE w.event_no = r.event_no)) AS resting`,
     );
     const { now, resting: atRest } = state!;
-    // Postgres looks at what was published lately only; of that it is told what is here already.
+    // Postgres reads only objects that were published recently, and gets the list of those that are already here.
     const since = storeNow - commitMaxMs;
     const have = [...known.values()].filter(({ readAt }) => readAt >= since);
     const rows = await db.query<ChangedRow>(
@@ -152,7 +152,7 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
   /** Neither a failure nor "not there" is remembered: it may be published in the next second. */
   function beginReading(hash: string): Promise<SharedBytes | null> {
     const reading = readLayout(hash).then((shared) => {
-      // The oldest goes. Only what is there takes a place: hashes that somebody makes up drive out no layout.
+      // Removes the oldest. Only existing layouts take a place, so that invented hashes remove none.
       if (shared && layouts.size >= layoutsMax) layouts.delete(layouts.keys().next().value ?? '');
       if (shared) layouts.set(hash, shared);
       return shared;

@@ -21,8 +21,8 @@ export interface StatusObject {
   /** Last number issued, per shard: how long the line is. */
   last: number[];
   /**
-   * Per shard, ahead of the frontier, at most four: ranges [first, last] of numbers of which nobody knows how many were
-   * issued, since the store that issued them was lost. They count as nobody, and are passed in one step.
+   * For each shard, ahead of the frontier, at most four ranges [first, last] of numbers that may or may not have been issued,
+   * because the store that issued them was lost. They are not counted as visitors, and are passed in one step.
    */
   gaps: [first: number, last: number][][];
   /**
@@ -82,7 +82,7 @@ export interface EventObject {
   phase: Phase;
   currency: string;
   performanceAt: string | null;
-  /** IANA name: the house's, in which people are told these times. */
+  /** IANA name of the venue's time zone, in which pages show these times. */
   timeZone: string;
   /** The seating plan's name: of the venue, as a rule. */
   venue: string;
@@ -93,20 +93,22 @@ export interface EventObject {
     color: string;
     price: number;
     fee: number;
-    /** What it costs other kinds of buyers, by their ids; absent: it is sold to none. */
+    /** The price for other ticket types, by their ids. Undefined means that the category is not sold as any of them. */
     kinds?: Record<string, number>;
     /** Only an access code opens it. */
     locked?: true;
   }[];
-  /** Kinds of buyers beside full; absent: none. */
+  /** Ticket types other than full. Undefined if there are none. */
   kinds?: { id: string; name: string; conditions: string; locked?: true }[];
-  /** From then until `opensAt` those may buy whose access code opens the presale; absent: there is none. */
+  /**
+   * From then until `opensAt` only buyers with an access code that opens the presale may buy. Undefined if there is no presale.
+   */
   presaleAt?: string;
   orderFee: number;
   limits: {
     holdSeatsMax: number;
     accountSeatsMax: number | null;
-    /** Seats bought with one card; absent: no limit. */
+    /** Seats bought with one card. Undefined means no limit. */
     instrumentSeatsMax?: number;
     holdMinutes: number;
   };
@@ -114,8 +116,8 @@ export interface EventObject {
   /** Seats are held by account: the page needs the token by which the embedding platform names it. */
   accountFirst?: true;
   /**
-   * Parts of the house that are sold apart from each other: a hold takes seats of one. Each with the ids of its sections; null:
-   * all that no other part names. Absent: the house is one.
+   * Parts of the venue that are sold separately: a hold takes seats of one part. Each has the ids of its sections; null means
+   * all sections that no other part names. Undefined means that there is only one part.
    */
   partitions?: { partition: number; sections: string[] | null }[];
   /** `/api/events/{event}/layout-{hash}.json` */

@@ -27,7 +27,7 @@ const redirectionsMax = 5;
  */
 const confirmEveryMs = 50;
 const probeTimeoutMs = 500;
-/** What the last step of a call is left with at least: to fail for want of a millisecond would help nobody. */
+/** Minimum time for the last step of a call, ms: a failure because of one missing millisecond would be of no use. */
 const leastMs = 50;
 
 /** Connects in the background, at once; see the contract in store.ts. */
@@ -133,7 +133,7 @@ function checkSame(trustedAs: string, now: RedisIdentity, at: string): void {
   throw new RedisFault('outcome_unknown', 'untrusted', `${at} has another memory than was trusted`);
 }
 
-/** What goes before the script reaches the node right before it, on the same connection. */
+/** A command that precedes the script reaches the node immediately before it, on the same connection. */
 function evaluate(
   link: RedisLink,
   script: LuaScript,

@@ -1,13 +1,13 @@
 import { StoreFault } from '../runtime/store-fault.ts';
 
 /**
- * Why a Redis did not serve a call, in the words that a partition's row and the operator are told:
- * - `unreachable`: no connection, it lets us not in, it is loading its file, or its cluster has no node for the slot;
- * - `timeout`: no answer in time, or an earlier question is still unanswered;
+ * Why a Redis did not serve a call, in the words of a partition's row and of messages for the operator:
+ * - `unreachable`: no connection, it rejects our login, it is loading its file, or its cluster has no node for the slot;
+ * - `timeout`: no response in time, or an earlier question is still open;
  * - `untrusted`: another run than the partition's row names, or the same one with another server's data;
  * - `read_only`: a replica, too few replicas, or a disk that it cannot write;
  * - `full`: `maxmemory` is reached;
- * - `busy`: keys are on their way between nodes, a long script runs, or too much of ours waits. Says nothing against it.
+ * - `busy`: keys are moving between nodes, a long script runs, or too many of our calls wait. This is no fault of the server.
  */
 export type RedisReason = 'unreachable' | 'timeout' | 'untrusted' | 'read_only' | 'full' | 'busy';
 
@@ -38,8 +38,9 @@ const words: Record<string, { code: StoreFault['code']; reason: RedisReason }> =
 const anyWord = new RegExp(`(?:^|-)(${Object.keys(words).join('|')})\\b`);
 
 /**
- * An error reply as a fault. Redis 6.2 wraps what a script's command was told (`ERR Error running script … -OOM …`). A script
- * is refused at its first write, never in the middle, so nothing was done. Anything else is a bug, and stays an error.
+ * Converts an error reply into a fault. Redis 6.2 wraps the error of a command in a script (`ERR Error running script … -OOM
+ * …`). A script is rejected at its first write, never in the middle, so nothing was done. Any other error is a bug and stays an
+ * error.
  */
 export function faultOfReply(error: Error, at: string): Error {
   const word = anyWord.exec(error.message)?.[1];

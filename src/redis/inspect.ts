@@ -6,20 +6,20 @@ import type { RedisLink } from './link.ts';
 import { createNode, type RedisNode } from './node.ts';
 import { hostOf, slotMapOf } from './slots.ts';
 
-/** What an operator wants to know of one server. */
+/** Facts about one server for an operator. */
 export interface RedisInspection {
   /** host:port */
   address: string;
   /** `7.0.15`; Valkey gives the Redis version that it is compatible with. */
   version: string;
   primary: boolean;
-  /** `noeviction` is the only one that keeps holds. Null: it does not let us ask (CONFIG). */
+  /** `noeviction` is the only policy that keeps holds. Null if CONFIG is not allowed. */
   evictionPolicy: string | null;
   /** How far its clock is ahead of this process's. */
   skewMs: number;
-  /** It writes a file or a log of its memory. Null: it does not let us ask. */
+  /** Whether it writes a file or a log of its memory. Null if it does not let us read that. */
   saves: boolean | null;
-  /** `ok`, or what CLUSTER INFO says instead. Null: no cluster. */
+  /** `ok`, or the state in CLUSTER INFO. Null if it is no cluster. */
   clusterState: string | null;
 }
 

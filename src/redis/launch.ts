@@ -72,7 +72,7 @@ function settingsText(launch: RedisLaunch, log: string): string {
     daemonize: 'no',
     dir: quoted(launch.dir),
     logfile: quoted(log),
-    // What it knows is a cache of Postgres: a stale file would only be distrusted.
+    // Its data is a cache of Postgres: a stale file would be distrusted anyway.
     save: '""',
     appendonly: 'no',
     // Evicting one of our keys would free seats that are held; a full server has to say so.
@@ -157,7 +157,10 @@ export async function askRedis(
   }
 }
 
-/** By its number: asked to end, and killed when it does not in good time, as a frozen one; or killed at once. */
+/**
+ * Ends a process by its pid: first by a signal, then by killing it if it does not end in time (for example because it is
+ * frozen). `killed` kills it at once.
+ */
 export async function stopRedisProcess(
   running: Pick<RedisProcess, 'pid' | 'exited'>,
   clock: Clock,
@@ -179,7 +182,10 @@ export async function stopRedisProcess(
   }
 }
 
-/** A throw-away server ends with its process, however that dies: a shell beside it reads from us until our end closes. */
+/**
+ * A temporary server ends with its process, however the process dies: a shell next to it reads from us until our end of the
+ * pipe closes.
+ */
 export function endWithParent(running: RedisProcess): void {
   const watch = spawn('/bin/sh', ['-c', 'read -r _; kill -KILL "$0"', String(running.pid)], {
     cwd: '/',

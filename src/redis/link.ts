@@ -7,7 +7,7 @@ import { createQuestions, type Questions } from './questions.ts';
 import { type RedisRun, redisRun } from './run.ts';
 import type { RedisArg } from './store.ts';
 
-/** Who answers at the other end, read when the connection was made and at each `identify`. */
+/** The server at the other end, read when the connection was made and at each `identify`. */
 export interface RedisIdentity extends RedisRun {
   /** A replica refuses writes, and what it knows may lag. */
   primary: boolean;
@@ -35,8 +35,8 @@ export interface RedisLink {
   /** Asks again who is there. */
   identify(timeoutMs: number): Promise<RedisIdentity>;
   /**
-   * Asks again, unless that was done within `maxAgeMs`, and returns the question that is under way; undefined: there is none.
-   * What is sent afterwards is answered by the same memory or a later one.
+   * Asks again, unless that was done within `maxAgeMs`, and returns the question that is under way, or undefined if there is
+   * none. Anything that is sent afterwards is answered by the same memory or a later one.
    */
   confirm(maxAgeMs: number): Promise<RedisIdentity> | undefined;
   close(reason: Error): void;
@@ -58,7 +58,7 @@ export interface LinkOptions {
 const connectTimeoutMs = 1_000;
 const greetingTimeoutMs = 2_000;
 const confirmTimeoutMs = 500;
-/** A question unanswered for that long: the way there may be dead although nobody said so. */
+/** After this time without a response the connection may be dead although no error was reported. Milliseconds. */
 const stuckMs = 5_000;
 const questionsMax = 20_000;
 const gatherMax = 16;
@@ -115,7 +115,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     const asked = identify(confirmTimeoutMs).finally(() => {
       if (confirming === asked) confirming = undefined;
     });
-    // Who waits for it hears; others need not.
+    // Callers that wait get the error; without a caller it must not be an unhandled rejection.
     asked.catch(() => {});
     confirming = asked;
     return asked;
@@ -173,8 +173,8 @@ function createTransmitter(
     gathered = 0;
   };
   /**
-   * What is sent in one go of this process leaves in few writes: the system call costs more than all the rest. Not in one,
-   * so that Redis begins while we go on.
+   * Commands of one turn of this process are sent in few writes, because the system call costs more than everything else. Not
+   * in a single one, so that Redis starts while we continue.
    */
   const gather = (): void => {
     if (gathered >= gatherMax) flush();

@@ -10,7 +10,7 @@ export interface RedisNode {
   readonly at: string;
   /** The link, once the other end has said who it is. */
   readonly link: RedisLink | undefined;
-  /** What to tell whoever wants the link while there is none. */
+  /** The fault for callers that need the link while there is none. */
   fault(): RedisFault;
   /** Resolves with the link as soon as there is one; rejects when the next attempt to connect fails, or after `patienceMs`. */
   ready(patienceMs: number): Promise<RedisLink>;

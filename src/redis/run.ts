@@ -25,9 +25,9 @@ export function nameOfRun({ runId, history }: RedisRun): string {
 }
 
 /**
- * Whether `now` still answers from the memory that was trusted under `name`. A primary also draws a new replication id when its
- * first replica comes, or an hour after its last one left; then it has no former one. A name without a replication id, as rows
- * from before it was looked at have it, stands for the run alone.
+ * Whether `now` still has the memory that was trusted under `name`. A primary also draws a new replication id when its first
+ * replica connects, or an hour after its last one left; then it has no former one. A name without a replication id, as in rows
+ * from before it was recorded, means the run alone.
  */
 export function isRunOf(name: string, now: RedisRun): boolean {
   const [runId, history] = name.split(':');

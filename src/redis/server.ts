@@ -32,7 +32,7 @@ export interface RedisServer {
   /** redis://… on 127.0.0.1, with the password inside: never log it. It stays the same over restarts. */
   readonly url: string;
   readonly port: number;
-  /** Of the run there is now, or was last. */
+  /** Pid of the current run, or of the last one. */
   readonly pid: number;
   readonly runId: string;
   /** Ends it. Repeat calls get the same promise. */
@@ -95,7 +95,7 @@ export async function startRedis(options: RedisServerOptions): Promise<RedisServ
       await clock.sleep(restartDelayMs);
       if (stopping || down) return;
       await relaunch();
-      // Somebody wanted it gone while it was being started.
+      // It was stopped while it was being started.
       if (stopping || down) signal(running.pid, 'SIGKILL');
     }
   };
@@ -169,7 +169,9 @@ async function begin(options: RedisServerOptions): Promise<Begun> {
   }
 }
 
-/** The server that a live Onsale, or one that was killed, runs on this folder; for commands beside it. */
+/**
+ * Returns the server that a live Onsale, or one that was killed, runs on this folder; for commands that run at the same time.
+ */
 export async function runningRedis(
   dataDir: string,
 ): Promise<{ url: string; port: number; pid: number } | undefined> {
@@ -196,7 +198,7 @@ function makeHome(home: string): void {
   }
 }
 
-/** Every program of the machine reaches 127.0.0.1, and whoever commands a Redis writes files as its user. */
+/** Every program on the machine can reach 127.0.0.1, and a client of Redis can write files as its user. */
 function readOrMakePassword(files: Files, random: Random): string {
   if (fs.existsSync(files.password)) return fs.readFileSync(files.password, 'utf8').trim();
   const password = Buffer.from(random.bytes(24)).toString('base64url');
@@ -254,7 +256,7 @@ async function launchOnPort(
       remember(files, started);
       return started;
     } catch (error) {
-      // Somebody else took the port between our look and the server's.
+      // Another program took the port after it was found free.
       const taken = error instanceof RedisServerFault && error.code === 'port_taken';
       if (!taken || options.port !== undefined || attempt >= restartsMax) throw error;
     }
@@ -267,7 +269,7 @@ async function runIdAt(port: number, password: string): Promise<string | undefin
 }
 
 async function goneByPolling(pid: number, clock: Clock): Promise<void> {
-  // Not our child, so nobody tells us. `after` does not keep the process alive for this watch alone.
+  // The process is not our child, so its end is not reported. `after` does not keep our process alive for this watch alone.
   while (isAlive(pid)) await new Promise<void>((resolve) => void clock.after(adoptedPollMs, resolve));
 }
 

@@ -21,8 +21,8 @@ export interface RedisStore {
    */
   call(tag: string, script: LuaScript, keys: readonly string[], args: readonly RedisArg[]): Promise<unknown>;
   /**
-   * From now on only nodes with one of these runs (`RedisPrimary.run`) are trusted with the tag; null: none. A tag that nothing
-   * was said about is not trusted either.
+   * Trusts only nodes with one of these runs (`RedisPrimary.run`) with the tag from now on; null trusts none. A tag without
+   * such a call is not trusted either.
    */
   trust(tag: string, runIds: readonly string[] | null): void;
   /**
@@ -30,7 +30,10 @@ export interface RedisStore {
    * of them cannot be asked, or when a slot of a cluster has none. Does not depend on trust.
    */
   primaries(): Promise<RedisPrimary[]>;
-  /** Told of each new connection and each loss, for probing at once; the returned function ends that. */
+  /**
+   * Called for each new connection and each loss, so that the caller can probe at once. Returns a function that removes the
+   * listener.
+   */
   onChange(listener: () => void): () => void;
   close(): Promise<void>;
 }
@@ -51,20 +54,20 @@ export interface RedisPrimary {
   /** host:port */
   address: string;
   runId: string;
-  /** What `trust` takes: the run, and the history of its data (run.ts). */
+  /** The argument of `trust`: the run, and the history of its data (run.ts). */
   run: string;
   /** Redis's TIME, epoch ms, taken back by half of the round trip; and this process's clock at that instant. */
   time: number;
   localTime: number;
-  /** Of the round trip of TIME. */
+  /** Round trip of TIME. */
   roundTripMs: number;
   /** Writes are refused: a replica, `min-replicas-to-write`, a full disk. */
   readOnly: boolean;
-  /** A maxmemory-policy under which it may drop any key, such as `allkeys-lru`; null: it drops none of ours. */
+  /** A maxmemory-policy under which it may drop any key, such as `allkeys-lru`. Null if it drops none of ours. */
   evicts: string | null;
 }
 
-/** Why nothing may be entrusted to the primary, as the end of a sentence; null: nothing speaks against it. */
+/** Why the primary cannot be trusted with data, as the end of a sentence. Null if it can. */
 export function unfitness({ address, readOnly, evicts }: RedisPrimary): string | null {
   if (readOnly) return `${address} refuses writes`;
   if (evicts !== null) {

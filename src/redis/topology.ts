@@ -11,7 +11,7 @@ export interface Topology {
   /** Throws a RedisFault when no node is known to serve it. */
   nodeOf(tag: string): RedisNode;
   redirect(to: Redirection): RedisNode;
-  /** The one server, or all primaries of the cluster, asked for anew. */
+  /** Returns the one server, or all primaries of the cluster, after asking them again. */
   primaries(): Promise<RedisNode[]>;
   close(): void;
 }
@@ -169,7 +169,7 @@ interface Slots {
   close(): void;
 }
 
-/** The cluster's slots: read anew now and then, when a redirection shows that they changed, and while a primary is missing. */
+/** The cluster's slots: read again at intervals, when a redirection shows that they changed, and while a primary is missing. */
 function createSlots({ clock, random, onChange }: TopologyOptions, nodes: Nodes): Slots {
   let map: SlotMap | undefined;
   let refreshing: Promise<void> | undefined;
@@ -193,7 +193,7 @@ function createSlots({ clock, random, onChange }: TopologyOptions, nodes: Nodes)
   const read = async (): Promise<void> => {
     const connected = nodes.all().filter((node) => node.link && !node.link.stuck);
     if (connected.length === 0) nodes.seeds();
-    // Another first each time: one that is cut off from the others answers what it knew before.
+    // Starts with another node each time: a node that is cut off from the others reports what it knew before.
     const start = random.int(Math.max(connected.length, 1));
     for (const node of [...connected.slice(start), ...connected.slice(0, start)]) {
       const asked = node.link?.send('cluster', ['SLOTS'], { timeoutMs: mapTimeoutMs });
@@ -202,7 +202,8 @@ function createSlots({ clock, random, onChange }: TopologyOptions, nodes: Nodes)
       try {
         map = slotMapOf(reply, hostOf(node.at));
       } catch {
-        // An answer that cannot be read is none. Nobody waits for most of these calls, so a rejection would end the process.
+        // A reply that cannot be parsed counts as none. No caller waits for most of these calls, so a rejection would end the
+        // process.
         continue;
       }
       const serving = new Set(primaries());

@@ -9,7 +9,10 @@ const cleaningLateMs = 5 * 60_000;
 const batchMax = 1_000;
 const batchesMax = 100;
 
-/** Deletes the provider's events that ended at least `keptMs` ago, as many as one pass takes; answers how many. */
+/**
+ * Deletes the provider's events that ended at least `keptMs` ago, at most one pass of them. Returns the number of deleted
+ * events.
+ */
 export async function cleanProviderEvents(db: Db, keptMs: number, signal?: AbortSignal): Promise<number> {
   let total = 0;
   for (let batch = 0; batch < batchesMax && !signal?.aborted; batch += 1) {
@@ -25,7 +28,7 @@ export async function cleanProviderEvents(db: Db, keptMs: number, signal?: Abort
   return total;
 }
 
-/** What runs of the comparison saw at the provider: one that was killed, or came to no end, leaves it behind. */
+/** Deletes the provider's data of comparison runs that were killed or did not finish. */
 export async function cleanReconcileSeen(db: Db): Promise<void> {
   await db.query(
     'reconcile_seen_clean',

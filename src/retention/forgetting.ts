@@ -2,7 +2,7 @@ import type { OrderId } from '../core/hold.ts';
 import { accountNamed, accountOf } from '../orders/accounts.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Who is to be forgotten: by e-mail address, by a platform's account (`sub:…`), or as the buyer whom an order names. */
+/** The buyer to be forgotten: by e-mail address, by a platform's account (`sub:…`), or as the buyer of an order. */
 export type BuyerNamed = { email: string } | { account: string } | { order: OrderId };
 
 /** Why an order's buyer cannot be forgotten yet; `event_not_over` alone yields to `nameless`. */
@@ -15,7 +15,7 @@ export type Unforgettable =
   | 'event_not_over';
 
 export interface ForgetReport {
-  /** Orders that name nobody any more, and the events that they are of. */
+  /** Orders that no longer name a person, and their events. */
   orders: OrderId[];
   events: string[];
   erased: {
@@ -28,11 +28,11 @@ export interface ForgetReport {
     /** Letters in the local mailbox, and mails that were owed and are not any more. */
     letters: number;
     mailsOwed: number;
-    /** Exceptions from limits that were made for him: ended, and they name nobody. */
+    /** Exceptions from limits for this buyer: ended, and without a name. */
     exceptions: number;
     /** Reasons and notes that people or the provider wrote in words of their own. */
     words: number;
-    /** Counts and notes by his account besides: limits, holds, cooldowns. */
+    /** Other counts and notes about the buyer's account: limits, holds, cooldowns. */
     counts: number;
   };
   kept: {
@@ -42,7 +42,7 @@ export interface ForgetReport {
     tickets: number;
     validTickets: number;
     refunds: number;
-    /** Tickets' first uses at the door. */
+    /** First uses of tickets at the entrance. */
     entries: number;
     auditEntries: number;
     /** Ids at the payment provider, which keeps data of its own about the payer. */
@@ -62,16 +62,19 @@ export type ForgetOutcome =
 
 export interface ForgetCommand {
   buyer: BuyerNamed;
-  /** Also where his tickets are valid for an event that is not over: they stay valid and bear no name. */
+  /** Also where the buyer has valid tickets for an event that is not over: they stay valid and have no name. */
   nameless: boolean;
   actor: string;
   /** Says what would become of the data; nothing is changed. */
   dryRun: boolean;
-  /** Hashes of the code that confirms it and of what it was given out for; absent: nothing is to be confirmed. */
+  /**
+   * Hashes of the code that confirms it and of the request that the code was issued for. Undefined if no confirmation is
+   * needed.
+   */
   confirmed?: { codeHash: string; request: string };
 }
 
-/** The buyer as an organiser names him in one text: an address, or `sub:` and the platform's name. Null: it is neither. */
+/** Parses the organiser's text: an address, or `sub:` and the platform's name. Null if it is neither. */
 export function buyerNamed(text: string): BuyerNamed | null {
   const email = text.normalize('NFC').trim();
   if (accountNamed(email) === null) return null;

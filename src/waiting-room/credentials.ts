@@ -53,7 +53,7 @@ export type PassRead = { kind: 'valid' | 'expired'; pass: AdmissionPass } | Inva
 /** `expired`: past the longest life of a hold, whatever its deadline said; the arbiter decides about the deadline. */
 export type ReceiptRead = { kind: 'valid' | 'expired'; hold: Hold } | Invalid;
 
-/** Who presents a credential, and where: both have to be those it was made for. */
+/** The visitor and the event that a credential is presented with: both must be those that it was made for. */
 export interface Bearer {
   event: EventNo;
   visitor: Visitor;
@@ -87,7 +87,7 @@ const kinds = { ticket: 1, pass: 2, receipt: 3, code: 4 } as const;
 type Kind = keyof typeof kinds;
 const secretBytesMin = 32;
 const visitorSecretBytes = 24;
-/** Of a hold's id: the event's number, a zero that tells the right visitor from others, the partition's number. */
+/** Masked part of a hold's id: the event's number, a zero that identifies the right visitor, the partition's number. */
 const maskedBytes = 6;
 /** More than an event may have (catalogue/partitions.ts); the bits that are left over tell the right visitor too. */
 const partitionsEnd = 32;
@@ -156,7 +156,7 @@ export function createCredentials(options: CredentialOptions) {
   const orderSecretBytes = (order: OrderId) => keys.orderSecret(uuidBytes(order));
 
   return {
-    /** 32 characters for the browser's HttpOnly cookie; nobody but the browser keeps it. */
+    /** 32 characters for the browser's HttpOnly cookie. Only the browser stores it. */
     newVisitorSecret: (): string => Buffer.from(random.bytes(visitorSecretBytes)).toString('base64url'),
 
     visitorOf,
@@ -241,8 +241,8 @@ export function createCredentials(options: CredentialOptions) {
     },
 
     /**
-     * Whoever repeats the request names the same hold, and nobody else can name it. The event's and the partition's
-     * numbers are inside, masked by the visitor, so that a hold is found by its id alone, whatever store holds it.
+     * A repeated request names the same hold, and no other visitor can name it. The numbers of the event and the partition are
+     * inside, masked by the visitor, so that a hold is found by its id alone, whatever store has it.
      */
     holdIdOf(event: EventNo, visitor: Visitor, idempotencyKey: string, partition: PartitionNo = 0): HoldId {
       const name = Buffer.from(
@@ -298,7 +298,8 @@ export function createCredentials(options: CredentialOptions) {
 export function visitorOf(secret: string): Visitor | null {
   const bytes = typeof secret === 'string' ? base64urlBytes(secret) : null;
   if (bytes?.length !== visitorSecretBytes) return null;
-  // In one call, and as text: a third of the time of a hash object, at the door where everybody comes at once.
+  // In one call, and as text: this takes a third of the time of a hash object, on a route that all visitors call at the same
+  // moment.
   return Buffer.from(hash('sha256', bytes, 'hex').slice(0, 32), 'hex').toString('base64url');
 }
 

@@ -5,10 +5,11 @@ import type { RedisPrimary } from '../redis/store.ts';
  * A store that issues a queue shard's numbers and may lose its memory: Redis. It issues under an epoch and below a ceiling,
  * both given by Postgres (see queue-control.ts), so that no number is ever issued twice, whatever it forgets (W1).
  *
- * Faults are `StoreFault`s. After one with `outcome_unknown` numbers may have been drawn that nobody was told: they are lost.
+ * Faults are `StoreFault`s. After one with `outcome_unknown`, numbers may have been drawn that no visitor received: they are
+ * lost.
  */
 export interface NumberStore {
-  /** Draws for a batch in one step, in the order of the list; repeats within `joinMemoryMs` answer the same number. */
+  /** Draws for a batch in one step, in the order of the list. Repeats within `joinMemoryMs` return the same number. */
   draw(command: DrawCommand): Promise<DrawOutcome>;
   /** How far the shard has come, and the arrivals from the second `since` (Unix time) on, ascending. Tests that it can write. */
   look(at: ShardEpoch & { floor: number; since: number }): Promise<LookOutcome>;
@@ -16,7 +17,7 @@ export interface NumberStore {
   probe(event: EventNo, shard: number): Promise<{ epoch: number }>;
   /** Begins to issue from `last` on. Once an epoch: never called again for it, whatever became of the answer. */
   open(at: ShardEpoch & { last: number; ceiling: number }): Promise<{ kind: 'opened' } | StaleNumbers>;
-  /** From now on only servers with these run ids are asked for the shard; null: none. */
+  /** Uses only servers with these run ids for the shard from now on; null uses none. */
   trust(event: EventNo, shard: number, runIds: readonly string[] | null): void;
   primaries(): Promise<RedisPrimary[]>;
 }
@@ -38,10 +39,10 @@ export interface DrawCommand extends ShardEpoch {
 export type DrawOutcome =
   | {
       kind: 'drawn';
-      /** Last number issued after the batch, and the highest ceiling that the store was told. */
+      /** The last number issued after the batch, and the highest ceiling that the store received. */
       last: number;
       ceiling: number;
-      /** One a visitor, in order. Null: the ceiling is reached, nothing was drawn for him. */
+      /** One for each visitor, in order. Null means that the ceiling is reached and nothing was drawn for this visitor. */
       drawn: (DrawnNumber | null)[];
     }
   | StaleNumbers;

@@ -2,7 +2,7 @@ import { type CalledCell, cellsOf, type OrderReport, reportOrder } from '../core
 import { type Gap, knownNumbers } from '../core/watermark.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** What is known after a sale about the order in which its line was called. */
+/** A report, after a sale, about the order in which its queue was called. */
 export interface QueueReport extends OrderReport {
   shards: ShardReport[];
   /**
@@ -17,7 +17,7 @@ export interface ShardReport {
   /** Numbers issued, those in gaps apart, and how many of them were called. */
   issued: number;
   called: number;
-  /** Numbers of which nobody knows whether they were issued. */
+  /** Numbers that may or may not have been issued. */
   unknown: number;
   busiest: { second: number; arrivals: number } | null;
 }

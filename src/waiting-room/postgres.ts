@@ -67,8 +67,8 @@ export function createPostgresWaitingRoom(options: { db: Db }): WaitingRoom & Ad
 }
 
 /**
- * Of all events: one that ended has nobody who sweeps it, and its rows would be read over again for every other. Rows that a
- * join is just renewing are skipped: waiting for them could end in a deadlock, and they are not old any more.
+ * Sweeps all events, because an event that ended is swept by no leader, and its rows would be read again for every other event.
+ * Skips rows that a join is renewing: waiting for them could end in a deadlock, and they are no longer old.
  */
 async function sweepRemembered(db: Db): Promise<number> {
   const [row] = await db.query<{ forgotten: number }>(

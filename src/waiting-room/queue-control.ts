@@ -11,7 +11,7 @@ import type { SecondOfArrivals, ShardEpoch } from './numbers.ts';
 export interface QueueControl {
   /** The rows, read less than `freshMs` ago, or after `notBefore` of this process's monotonic clock. */
   read(event: EventNo, notBefore?: number): Promise<QueueReading>;
-  /** Raises the ceiling for the epoch, ahead of use. Null: the epoch is over. */
+  /** Raises the ceiling for the epoch, ahead of use. Returns null if the epoch is over. */
   raise(at: ShardEpoch, last: number, step: number): Promise<number | null>;
   /** The leader writes what it read in Redis. False: another term or epoch rules. */
   note(at: ShardEpoch, term: number, looked: Looked): Promise<boolean>;
@@ -37,7 +37,7 @@ export interface QueueReading {
   phase: Phase;
   /** Epoch ms; null when unknown. */
   opensAt: number | null;
-  /** By shard. */
+  /** One for each shard. */
   shards: ShardRow[];
 }
 

@@ -8,7 +8,10 @@ export interface QueuePatience {
   succeeded(shard: string): void;
   /** Redis lost the shard, or could not be opened. */
   failed(shard: string): void;
-  /** False when the last complaint about the shard was the same: each is logged once. Null: there is none any more. */
+  /**
+   * Returns false if the last complaint about the shard was the same, so that each is logged once. Null means that there is
+   * none any more.
+   */
   isNews(shard: string, complaint: string | null): boolean;
 }
 
@@ -20,14 +23,15 @@ const shardsMax = 10_000;
 interface Tried {
   failures: number;
   dueAt: number;
-  /** Since when it has been on Redis; null: it is not. */
+  /** Time since which it has been on Redis. Null if it is not. */
   wellSince: number | null;
   complaint: string | null;
 }
 
 /**
- * A Redis that fails again and again skips a range of numbers each time: after the first failure it is tried again at once,
- * then after `firstMs` (2.5 s), each time twice as long, a minute at most. Kept in this process: another leader begins anew.
+ * A Redis that fails again and again skips a range of numbers each time. After the first failure it is tried again at once,
+ * then after `firstMs` (2.5 s), then each time twice as long, at most a minute. Kept in this process: another leader starts
+ * from zero.
  */
 export function createQueuePatience(options: {
   clock: Pick<Clock, 'monotonic'>;

@@ -21,12 +21,12 @@ export interface QueueStores {
 
 export interface QueueStoresOptions {
   control: QueueControl;
-  /** By the name of the configured Redis server; empty: all numbers come from Postgres. */
+  /** By the name of the configured Redis server. Empty if all numbers come from Postgres. */
   numbers: ReadonlyMap<string, NumberStore>;
   clock: Pick<Clock, 'monotonic' | 'now'>;
   log: Logger;
   owner: string;
-  /** Of the wait after a second failure; 2.5 s, tests shorten it. */
+  /** Wait after a second failure: 2.5 s; tests shorten it. */
   backoffFirstMs?: number;
 }
 
@@ -42,9 +42,9 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
   const storeOf = dealtOut([...numbers.keys()]);
   const patience = createQueuePatience({ clock, firstMs: options.backoffFirstMs });
   const nameOf = (event: EventNo, { shard }: ShardRow): string => `${event}:${shard}`;
-  /** By shard and epoch: the second up to which arrivals were written. */
+  /** By shard and epoch, the second up to which arrivals were written. */
   const written = new Map<string, number>();
-  /** By shard and epoch: since when each tick found it busy. */
+  /** By shard and epoch, the time since which each tick found it busy. */
   const busy = new Map<string, number>();
 
   async function lookTwice(
@@ -85,7 +85,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
     busy.delete(key);
     if (looked.kind === 'stale') return giveUp(event, term, row, `knows epoch ${looked.epoch}`);
     const at = { event, shard: row.shard, epoch: row.epoch };
-    // Half of the way there and back, as nobody knows which half was longer.
+    // Half of the round trip, because it is not known which half was longer.
     const ageMs = (clock.monotonic() - began) / 2;
     if (!(await control.note(at, term, { ...looked, ageMs }))) return;
     if (written.size > 1_000) written.clear();
@@ -192,7 +192,7 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
       return;
     }
     const reason = opened.kind === 'failed' ? opened.reason : `knows epoch ${opened.epoch}`;
-    // Another memory that has the very same epoch may have let somebody draw under it.
+    // Another memory with the very same epoch may have let a visitor draw under it.
     const neverOpened = opened.kind === 'failed' ? opened.isSure : opened.epoch > epoch;
     if (!neverOpened) return giveUp(event, term, row, reason);
     patience.failed(nameOf(event, row));

@@ -12,7 +12,7 @@ export interface RoutedWaitingRoomOptions {
   /** Redeems and publishes in every mode, and issues numbers while a shard is in Postgres mode. */
   postgres: WaitingRoom & AdmissionControl;
   control: QueueControl;
-  /** By the name of the configured Redis server; empty: there is none. */
+  /** By the name of the configured Redis server. Empty if there is none. */
   numbers: ReadonlyMap<string, NumberStore>;
   /** Awaited before numbers are drawn in Redis: Postgres does not see them, and an event at rest needs its leader. */
   wake?: (event: EventNo) => Promise<void>;
@@ -22,7 +22,7 @@ export interface RoutedWaitingRoomOptions {
   owner: string;
 }
 
-/** What this process knows of a shard under one epoch. */
+/** This process's knowledge of a shard under one epoch. */
 interface Followed {
   at: ShardEpoch;
   /** The highest number that it got. */
@@ -32,7 +32,7 @@ interface Followed {
   /** For the rate: a former reading of `seen`, up to ten seconds old. */
   marks: { at: number; seen: number }[];
   reportedAt: number;
-  /** What became of the last report; null: there was none. Each is logged once. */
+  /** The outcome of the last report, so that each is logged once. Null if there was none. */
   reported: string | null;
 }
 
@@ -42,25 +42,25 @@ const aheadSeconds = 10;
 /** However quick the line is; a loss skips as many numbers at most. */
 const stepMax = 1_000_000;
 const marksEveryMs = 1_000;
-/** Of a batch that meets the ceiling: each time it is raised first. */
+/** Draws of a batch that reaches the ceiling: the ceiling is raised before each repetition. */
 const drawsMax = 3;
 /** A store that was just given the numbering may not be opened yet: that is no loss. */
 const handoverMs = 2_000;
 const reportEveryMs = 500;
 
 /**
- * The waiting room over two stores: each shard's numbers come from where its row says, read less than a second ago. A row
- * that is older than that does no harm: Redis refuses another epoch, and Postgres another mode.
+ * The waiting room over two stores: each shard's numbers come from the store that its row names, read less than a second ago.
+ * An older row does no harm: Redis rejects another epoch, and Postgres another mode.
  *
- * The phase is that of the same reading: a number gives no right, so that a second's delay costs nothing, and nobody can
- * draw before the opening. What a Redis that is lost did not tell is answered `retry`; the leader and two such processes
- * turn the shard to Postgres.
+ * The phase comes from the same reading. A number gives no right, so a second of delay costs nothing, and no visitor can draw
+ * before the opening. When a lost Redis did not respond, the outcome is `retry`; the leader and two such processes move the
+ * shard to Postgres.
  */
 export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): WaitingRoom & AdmissionControl {
   const { postgres, control, numbers, wake = async () => {}, clock, log, owner } = options;
   const followed = new Map<string, Followed>();
 
-  /** Takes notice of a shard's row: a new epoch means other run ids, and the old one's last number is told. */
+  /** Applies a shard's row: a new epoch means other run ids, and the last number of the old one is recorded. */
   function follow(event: EventNo, row: ShardRow): Followed {
     const key = `${event}:${row.shard}`;
     const known = followed.get(key);
@@ -106,7 +106,7 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
     while (mine.marks.length > 1 && mine.marks[0]!.at < now - aheadSeconds * 1000) mine.marks.shift();
   }
 
-  /** One raise at a time; whoever needs it waits for it. */
+  /** Raises the ceiling once at a time; all callers wait for the same raise. */
   function raise(mine: Followed): Promise<void> {
     mine.raising ??= control
       .raise(mine.at, mine.seen, stepOf(mine))

@@ -14,13 +14,16 @@ export interface WaitingRoom {
    */
   join(event: EventNo, shard: number, visitors: Visitor[]): Promise<JoinOutcome[]>;
   /**
-   * Turns a number at or behind the frontier into the visitor's one pass (W3). Debits the token bucket in the same step;
-   * a repeat by the same visitor answers the same pass and debits nothing. The caller has checked ticket and secret.
+   * Turns a number at or behind the frontier into the visitor's one pass (W3). Debits the token bucket in the same step. A
+   * repeat by the same visitor returns the same pass and debits nothing. The caller has checked ticket and secret.
    */
   redeem(command: RedeemCommand): Promise<RedeemOutcome>;
   /** The last number issued, per shard; of a shard on Redis as its leader read it last. */
   lastNumbers(event: EventNo): Promise<number[]>;
-  /** Forgets visitor → number pairs older than 60 s, at least those of this event; answers how many. A store that forgets by itself has none. */
+  /**
+   * Forgets visitor → number pairs older than 60 s, at least those of this event. Returns how many. A store whose entries
+   * expire has none.
+   */
   sweep(event: EventNo): Promise<number>;
 }
 
@@ -80,7 +83,7 @@ export const joinBatchMax = 500;
 /** Counters of one event's queue at most. */
 export const queueShardsMax = 16;
 
-/** The shard that a visitor draws from, always the same: his name is a hash, so that all shards fill alike. */
+/** Returns the shard that a visitor draws from, always the same one. A visitor's name is a hash, so all shards fill evenly. */
 export function shardOf(visitor: Visitor, shards: number): number {
   return shards <= 1
     ? 0

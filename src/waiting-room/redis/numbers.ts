@@ -18,7 +18,10 @@ const lookScript = scriptOf('queue_look');
 const probeScript = scriptOf('queue_probe');
 const openScript = scriptOf('queue_open');
 
-/** Arrivals by second stay in Redis until the leader, which reads them each second, has surely written them to Postgres. */
+/**
+ * Arrivals by second stay in Redis until the leader, which reads them each second, has had ample time to write them to
+ * Postgres.
+ */
 const arrivalsKeptSeconds = 300;
 
 /**
