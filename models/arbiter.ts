@@ -34,7 +34,10 @@ export interface InProcessArbiterOptions {
 export interface InProcessMode {
   mode: 'postgres' | 'moving';
   epoch: number;
-  /** Epoch ms of `clock`: the store before this epoch was lost, and only receipts are honoured until then. Absent: it was not. */
+  /**
+   * Epoch ms of `clock`: the store before this epoch was lost, and only receipts are accepted until then. Undefined if it was
+   * not.
+   */
   graceUntil?: number | null;
 }
 
@@ -97,7 +100,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     const phase = phaseOf(command.event);
     if (!allows(phase, 'hold')) return { kind: 'not_open', phase };
     if (command.notAfter !== null && clock.now() > command.notAfter) return { kind: 'too_late' };
-    // The visitor's own seats count as free until it is known whether he gives them up for the new ones.
+    // The visitor's own seats count as free until it is known whether the visitor gives them up for the new ones.
     const own = book.liveOf(command.visitor);
     const freeOrOwn = (seat: SeatNo) => book.isFree(seat) || own?.seats.includes(seat) === true;
     const seats = choose(claim, freeOrOwn);
@@ -216,25 +219,25 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
   };
 }
 
-/** What a hold id that was used before answers. */
+/** Returns the outcome for a hold id that was used before. */
 function pastOf(book: SeatBook, past: HeldRecord, command: HoldCommand): HoldOutcome {
   if (past.visitor !== command.visitor) return { kind: 'mismatch' };
   if (past.state === 'tombstone') return { kind: 'hold_gone' };
-  // Of a hold that came back by its receipt nobody knows the request any more.
+  // For a hold that came back by its receipt, the request is no longer known.
   if (past.request !== command.request && past.request !== '') return { kind: 'mismatch' };
   return book.stands(past) ? { kind: 'granted', hold: holdOf(past), repeated: true } : { kind: 'hold_gone' };
 }
 
-/** By which receipts are judged: the higher (epoch, grant) wins. */
+/** Receipts are compared by (epoch, grant): the higher one wins. */
 function outranks(one: HeldRecord, receipt: Hold): boolean {
   const { epoch, grant } = one.receipt ?? one;
   return epoch === receipt.epoch ? grant >= receipt.grant : epoch > receipt.epoch;
 }
 
 /**
- * In grace, a receipt that is not known yet takes its seats, or is refused and nothing has changed. Whoever has a lower rank
- * gives way and ends wholly: the holds of its seats; the visitor's other one, for a later hold means that the earlier was over;
- * the holder's, lowest first, as far as his quota asks for it.
+ * In grace, an unknown receipt takes its seats, or is rejected and nothing changes. Holds of a lower rank give way and end
+ * completely: the holds of its seats; the visitor's other hold, because a later hold means that the earlier one was over; and
+ * the holder's holds, lowest first, as far as the quota requires.
  */
 function takeAgain(book: SeatBook, { receipt, seatsMax }: RecoverCommand): RecoverOutcome | undefined {
   const live = book.all().filter(book.isLive);

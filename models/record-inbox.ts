@@ -9,7 +9,7 @@ export function createInProcessInbox(clock: Pick<Clock, 'now'>) {
     type: string;
     object: string;
     receivedAt: number;
-    /** Null: looked at no more. */
+    /** Null if it is not processed any more. */
     dueAt: number | null;
     attempts: number;
     claimedUntil: number | null;

@@ -32,7 +32,7 @@ export function newOrder(
   };
 }
 
-/** What one browser may buy, and what an account with several browsers may have unpaid, in all partitions. */
+/** The limits of one browser's purchases, and of the unpaid orders of an account with several browsers, in all partitions. */
 export function boundReached(
   orders: Order[],
   { event, visitor, holder }: ReserveCommand,

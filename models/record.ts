@@ -32,7 +32,7 @@ import { createInProcessInbox } from './record-inbox.ts';
 import { boundReached, newOrder } from './record-order.ts';
 import { createInProcessSeats } from './record-seats.ts';
 
-/** What the model knows of an event; the caller may change it between steps. */
+/** The model's data of an event. The caller may change it between steps. */
 export interface InProcessEvent {
   event: EventId;
   phase: Phase;
@@ -254,7 +254,7 @@ export function createInProcessRecord(options: {
     return mine.length;
   }
 
-  /** Runs a step on an operation and its order; null from it: somebody else was there first. */
+  /** Runs a step on an operation and its order. The step returns null if another process was there first. */
   function step<Kind extends string>(
     id: string,
     work: (row: Row, order: Order) => { kind: Kind; seats?: DecidedSeat[] } | null,

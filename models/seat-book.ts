@@ -26,12 +26,12 @@ interface Seat {
  * for good.
  */
 export interface HeldRecord extends Hold {
-  /** Empty: not known, since the hold came back by its receipt. */
+  /** Empty if it is not known, because the hold came back by its receipt. */
   request: string;
-  /** Id of the client's address range; null: none, or not known any more. */
+  /** Id of the client's address range. Null if there is none, or it is no longer known. */
   address: string | null;
   state: 'live' | 'ordered' | 'ended' | 'released' | 'replaced' | 'expired' | 'tombstone';
-  /** Of a recovered hold: what its receipt said, by which receipts are judged. */
+  /** The rank in the receipt of a recovered hold, by which receipts are compared. */
   receipt: Pick<Hold, 'epoch' | 'grant'> | null;
 }
 
@@ -56,7 +56,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
     if (found?.state !== 'available' || found.hold !== record) return false;
     return isLive(record) || (record.state === 'ordered' && record.deadline > now && record.epoch === epoch);
   };
-  /** What its owner may be told is his: an order's, or a lease that no decision has taken a seat from. */
+  /** Whether its owner may see it as theirs: the hold of an order, or a lease that no decision has taken a seat from. */
   const stands = (record: HeldRecord) =>
     record.state === 'ordered' || (isLive(record) && record.seats.every((seat) => isHeldBy(seat, record)));
   /** Forgotten a hold's longest life after the lease was over, swept or not; never if the hold led to an order. */

@@ -14,7 +14,7 @@ import {
   type WaitingRoom,
 } from '../src/waiting-room/waiting-room.ts';
 
-/** What the store has to know about an event; the record owns it. */
+/** The store's data of an event; the record owns it. */
 export interface InProcessEvent {
   phase: Phase;
   opensAt: number | null;

@@ -120,19 +120,21 @@ interface Organiser {
 
 const passwordFile = 'organiser-password';
 
-/** What keeps the program from starting, as a sentence for the person who started it. */
+/** A reason that keeps the program from starting, as a sentence for the person who started it. */
 export class StartProblem extends Error {
   override readonly name = 'StartProblem';
 }
 
-/** Somebody asked to stop before the start was done. */
+/** A stop was requested before the start was done. */
 export class StartInterrupted extends Error {
   override readonly name = 'StartInterrupted';
 }
 
 /** Connections: of the server's 100 some are left for the command line and the operator. */
 const poolSizes = { web: 24, controller: 6, watch: 3, organiser: 3, fulfilment: 3 };
-/** Of the thread of seating plans (http/plan-worker.ts), and of the job worker and its queue (app/job-worker.ts). */
+/**
+ * Connections of the thread of seating plans (http/plan-worker.ts), and of the job worker and its queue (app/job-worker.ts).
+ */
 const ownConnections = { plans: 2, jobs: 8 };
 const organiserStatementMs = 120_000;
 
@@ -161,7 +163,7 @@ export async function createApp(config: Config, options: AppOptions): Promise<Ap
   try {
     return await assemble(config, options, shutdown);
   } catch (error) {
-    // What was stopped meanwhile fails for that reason alone.
+    // A part that was stopped in the meantime fails for that reason alone.
     if (shutdown.requested.aborted) throw new StartInterrupted('stopped while starting', { cause: error });
     await shutdown.stop('the start failed');
     throw error;
@@ -415,7 +417,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   };
 }
 
-/** What this process measured over its last seconds, for the admission rate. */
+/** Reports this process's measurements of the last seconds, for the admission rate. */
 function reportEverySecond<Window>(
   loops: Loops,
   name: string,
@@ -462,7 +464,7 @@ export async function openDatabase(
   return server.url('onsale');
 }
 
-/** The arbiter for a command that runs beside the servers, over the same stores. */
+/** Opens the arbiter for a command that runs at the same time as the servers, over the same stores. */
 export async function openArbiter(
   db: Db,
   config: Config,

@@ -28,7 +28,7 @@ import { openArbiters, openStoreWatch, type RedisStores, redisHoldsOf } from './
 export function startController(
   parts: AppOptions & {
     db: Db;
-    /** Of the watch alone: while a partition moves, nothing of ours shall stand in its way. */
+    /** Used only by the watch: while a partition moves, no other query of ours may delay it. */
     watchDb: Db;
     redis: RedisStores;
     room: WaitingRoom & AdmissionControl;
@@ -36,7 +36,7 @@ export function startController(
     /** New with each start of a process. */
     owner: string;
     payment: EventObject['payment'];
-    /** Null: no limit. */
+    /** Null means no limit. */
     providerCallsPerSecond: number | null;
     timeZone: string;
     shutdown: Shutdown;
@@ -133,7 +133,10 @@ export function startController(
   return { look };
 }
 
-/** Changes with all that published objects depend on beside the database: those of a resting event are then made again. */
+/**
+ * Changes with everything outside the database that published objects depend on. The objects of a resting event are then made
+ * again.
+ */
 function madeAs(settings: Pick<EventObject, 'payment' | 'timeZone'>): string {
   return createHash('sha256')
     .update(JSON.stringify({ form: publishedForm, ...settings }))

@@ -11,7 +11,7 @@ import type { Shutdown } from '../runtime/shutdown.ts';
 import type { Runtime } from './app.ts';
 
 export interface Documents extends TicketDocuments {
-  /** Null: the order has no valid ticket. */
+  /** Null if the order has no valid ticket. */
   ofOrder(order: Order, size: DocumentSize): Promise<Uint8Array | null>;
 }
 
@@ -30,7 +30,10 @@ export function openDocuments(
   };
 }
 
-/** What the worker role runs besides the reconciler: mails and whatever else follows a step of an order, in a process of its own. */
+/**
+ * Starts the worker role's other parts next to the reconciler: mails and everything else that follows a step of an order, in a
+ * process of its own.
+ */
 export function startFulfilment(
   config: Config,
   parts: Runtime & {

@@ -40,8 +40,8 @@ export function startLimitTasks(
 }
 
 /**
- * An object that names our order is told of as by an event of the provider's, once a run: the saga looks at it by its own
- * rules, again until it is done.
+ * Reports an object that names our order as if an event of the provider had named it, once a run. The saga handles it by its
+ * own rules, repeatedly until it is done.
  */
 export function handOverTo(
   record: Pick<SalesRecord, 'providerEvent'>,

@@ -40,7 +40,7 @@ export interface Payments {
   markWith(installation: string): void;
 }
 
-/** Stripe's own script with Stripe's API; whoever stands in for the API stands in for its script too. */
+/** Stripe's own script with Stripe's API. A server that replaces the API also replaces the script. */
 function cardForm(apiBase: string): { script: string; origins: Payments['origins'] } {
   if (new URL(apiBase).origin !== 'https://api.stripe.com') {
     const { origin } = new URL(apiBase);

@@ -18,7 +18,7 @@ import type { HoldsReader } from './stores.ts';
 export interface RefundParts {
   db: Db;
   record: SalesRecord;
-  /** Null: the command line decides, the workers give the money back. */
+  /** Null on the command line, which only decides; the workers give the money back. */
   provider: PaymentProvider | null;
   arbiter: Pick<Arbiter, 'project'>;
   events: Events;

@@ -41,7 +41,7 @@ interface Parts {
 }
 
 export interface RedisSettings {
-  /** Of all keys: several installations may share a Redis. */
+  /** Prefix of all keys, because several installations may share a Redis. */
   readonly prefix: string;
   /** The default one, where there is one, is called `default`. */
   readonly servers: readonly { readonly name: string; readonly url: string }[];
@@ -53,10 +53,10 @@ export interface OpenRedis extends WatchedRedis {
 }
 
 export interface RedisStores {
-  /** Of all keys. */
+  /** Prefix of all keys. */
   prefix: string;
   all: readonly OpenRedis[];
-  /** By the name in a partition's row; null: the default one. */
+  /** Keyed by the name in a partition's row. Null is the default one. */
   named(store: string | null): OpenRedis | null;
   /** Resolves once each was asked who it is, or a second has passed: a first claim should not find it unconnected. */
   connected(): Promise<void>;
@@ -77,7 +77,7 @@ export async function startConfiguredRedis(
   return { prefix, servers: [{ name: defaultRedis, url: server.url }, ...servers] };
 }
 
-/** For a command beside the servers: also the private one that another process of ours runs. */
+/** For a command that runs at the same time as the servers: includes the private one that another process of ours runs. */
 export async function knownRedis(config: Config): Promise<RedisSettings> {
   const { prefix, servers, dataDir } = config.redis;
   if (servers.some(({ name }) => name === defaultRedis)) return { prefix, servers };
@@ -175,7 +175,7 @@ export function redisHoldsOf(
   const readAll = async (event: EventNo): Promise<StoredHold[]> => {
     const found: StoredHold[][] = [];
     for (const { partition } of await events.modes(event)) {
-      // Anew for each: what a row says holds for a second only, and reading a large partition takes about as long.
+      // Reads the mode again for each partition: it is valid for one second, about as long as reading a large partition takes.
       const row = (await events.modes(event)).find((each) => each.partition === partition);
       if (row?.mode === 'redis') found.push(await reported(event, row));
     }
@@ -197,7 +197,7 @@ export type NumbersReader = (
   at: { shard: number; store: string | null; epoch: number; runIds: string[] },
 ) => Promise<LookOutcome>;
 
-/** By the name of the server. */
+/** Keyed by the name of the server. */
 function numbersOf({ all, prefix }: RedisStores): Map<string, NumberStore> {
   return new Map(all.map(({ store }) => [store.name, createRedisNumbers({ store, prefix })]));
 }
@@ -227,7 +227,7 @@ export function openRoom(parts: Pick<ArbiterOptions, 'db' | 'redis' | 'clock' | 
   };
 }
 
-/** A change of phase is told to Redis by the process that made it. */
+/** The process that changes the phase also reports the change to Redis. */
 export function announcingEvents(events: Events, arbiter: Pick<Arbiter, 'project'>, log: Logger): Events {
   return {
     ...events,
@@ -256,7 +256,7 @@ export function openStoreWatch(
     redis: redis.named,
     stores: redis.all,
     modes: modeReader(events),
-    // What the leader sees by itself needs no settling: see settleMs.
+    // The leader's own observations need no settling, see settleMs.
     partitionModes: createPartitionModes({ db, settleMs: 0 }),
     phaseOf: (event) => decidedPhase(db, event),
     postgresTime: async () => {

@@ -94,7 +94,7 @@ async function partitionsOfSeats(db: Db, event: EventNo, seats: SeatNo[]): Promi
   return new Map(rows.map(({ seat, partition }) => [seat, partition]));
 }
 
-/** What one partition's seats are blocked with. */
+/** The input for blocking the seats of one partition. */
 type Blocking = BlockDeps & Omit<BlockCommand, 'seats'> & { mode: PartitionMode };
 
 function blockInPartition(blocking: Blocking, seats: SeatNo[]): Promise<BlockOutcome> | BlockOutcome {
@@ -121,8 +121,8 @@ function together(parts: readonly BlockOutcome[]): BlockOutcome {
 }
 
 /**
- * The record's one step, then what the arbiter is told. `proof`: in Redis mode why nobody else can get the seats meanwhile;
- * none where arbiter and record are the same rows.
+ * The record's one step, and then the report to the arbiter. `proof`: in Redis mode the reason why no other claim can get the
+ * seats in the meantime. Empty if arbiter and record are the same rows.
  */
 async function decide(
   { db, arbiter, event, actor, reason, mode }: Blocking,
@@ -235,7 +235,7 @@ async function blockByHolds(blocking: Blocking, seats: SeatNo[]): Promise<BlockO
     parts.push(unanswered(holds.flatMap((each) => (each.deadline === null ? each.seats : []))));
   }
   if (lost.length > 0) {
-    // Somebody was quicker: what it is now, or held when it has come free again since.
+    // Another claim was faster: reports the current state, or `held` if the seat has come free again since.
     const { free: again, outcome: now } = await lookAt(blocking, lost);
     parts.push(now, {
       ...unanswered([]),
@@ -248,7 +248,7 @@ async function blockByHolds(blocking: Blocking, seats: SeatNo[]): Promise<BlockO
 interface OrganiserHold {
   own: { hold: string; visitor: string };
   seats: SeatNo[];
-  /** Null: the store did not answer, or will be another one. */
+  /** Null if the store did not respond, or will be another one. */
   deadline: number | null;
 }
 
@@ -306,7 +306,7 @@ async function lookAt(
     const state = seatStates[codes[seat] ?? 255];
     if (state === 'available') free.push(seat);
     else if (state) outcome.refused.push({ seat, state });
-    // A seat of a new plan that the store was not told of.
+    // A seat of a new plan that the store does not have yet.
     else outcome.unanswered.push(seat);
   }
   return { free, outcome };

@@ -13,11 +13,11 @@ import type { Clock } from '../runtime/clock.ts';
 import { type EventPartition, eventPartitions, partitionOfSection, readPartitions } from './partitions.ts';
 import { findPlan, seatFacts } from './plans.ts';
 
-/** What a web process knows by heart about a published event's house: it changes only with the layout's hash. */
+/** A web process's copy of a published event's seats. It changes only with the layout's hash. */
 export interface House {
   layoutHash: string;
   layout: Layout;
-  /** By seat_no. */
+  /** Indexed by seat_no. */
   seats: SeatFacts[];
   byGuid: Map<string, SeatNo>;
   /** Ascending, from 0; one unless the event asks for more. */
@@ -30,7 +30,9 @@ export interface Events {
   find(event: EventId): Promise<EventRecord | null>;
   findByNo(event: EventNo): Promise<EventRecord | null>;
   list(): Promise<EventRecord[]>;
-  /** Which store arbitrates each partition, read less than a second ago: nobody answers "granted" on an older one. */
+  /**
+   * The store that arbitrates each partition, read less than a second ago: "granted" is never returned under an older reading.
+   */
   modes(event: EventNo): Promise<PartitionMode[]>;
   /**
    * The same with the instant (of the monotonic clock) at which the reading began; shares one that began at `notBefore` or
@@ -44,7 +46,7 @@ export interface Events {
   house(event: EventRecord): Promise<House>;
   layoutBytes(hash: string): Promise<Uint8Array | null>;
   create(command: CreateEventCommand): Promise<CreateEventOutcome>;
-  /** Operator's controls, guarded by the version that he looked at. */
+  /** Changes the operator's controls if they still have the version that the operator saw. */
   changeOnSale(command: OnSaleCommand): Promise<OnSaleOutcome>;
 }
 
@@ -73,7 +75,7 @@ export type CreateEventOutcome =
   | { kind: 'unknown_plan' }
   /** Categories that seats of the plan are in: a draft's prices cannot be changed, so it is whole from the start. */
   | { kind: 'no_price'; categories: string[] }
-  /** `place`: a path below the list of partitions; empty: the list itself. */
+  /** `place`: a path below the list of partitions. Empty for the list itself. */
   | { kind: 'partitions_refused'; place: string; sentence: string };
 
 export interface OnSaleCommand {
@@ -93,7 +95,7 @@ export interface OnSaleControls {
 }
 export type OnSaleOutcome =
   | { kind: 'changed'; now: OnSaleControls }
-  /** Somebody changed it in between: nothing was done. */
+  /** Another change came first: nothing was done. */
   | { kind: 'conflict'; now: OnSaleControls }
   /** The phase cannot follow the present one; `possible` can. */
   | { kind: 'impossible'; now: OnSaleControls; possible: readonly Phase[] }
@@ -106,11 +108,11 @@ export function isEventTime(at: number): boolean {
 
 /** How long a web process trusts what it read about an event or its modes. */
 const freshMs = 900;
-/** A move between stores takes a fraction of a second: whoever waits for its end looks again that soon. */
+/** A move between stores takes a fraction of a second, so a call that waits for its end reads again this soon. */
 const movingFreshMs = 50;
 /** Houses in memory: some hundred bytes a seat. The one that was used longest ago goes first. */
 const houseSeatsMax = 500_000;
-/** What a house weighs beside its seats, in seats. */
+/** The fixed memory cost of an event, in addition to its seats, in seats. */
 const houseWeight = 200;
 
 const columns = `event_no, event_id, name, plan_id, currency, performance_at, on_sale_at, sale_ends_at, prices, settings,
@@ -141,7 +143,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   /** An event keeps its name. */
   const idByNo = new Map<EventNo, EventId>();
   const modesByNo = createMemory<EventNo, ModesReading>(clock);
-  /** By event and layout; the one used last is the last. */
+  /** Keyed by event and layout, in order of use: the one used last is the last. */
   const houses = new Map<string, { weight: number; loading: Promise<House> }>();
 
   const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
@@ -170,7 +172,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   const find = (event: EventId): Promise<EventRecord | null> =>
     byId.get(event, async () => (await select('event_by_id', 'WHERE event_id = $1', [event]))[0] ?? null);
 
-  /** By way of the name: two memories would contradict each other for a second, to the buyer who asks now here, now there. */
+  /** Looked up through the name: two memories would contradict each other for a second, for a buyer who asks both. */
   async function findByNo(no: EventNo): Promise<EventRecord | null> {
     const known = idByNo.get(no);
     if (known !== undefined) return find(known);

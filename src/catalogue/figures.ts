@@ -2,7 +2,7 @@ import type { EventNo } from '../core/hold.ts';
 import type { OrderState } from '../core/order.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** What was sold of an event, and what became of the money, as it was at one moment. Amounts are minor units. */
+/** The sales of an event and the state of its money, as they were at one moment. Amounts are minor units. */
 export interface SalesFigures {
   /** Epoch ms by Postgres's clock. */
   at: number;
@@ -17,7 +17,7 @@ export interface SalesFigures {
   owed: number;
 }
 
-/** Older ones are counted again for whoever looks: an event in which nothing happens owes no job. Seconds. */
+/** Older figures are counted again when they are read: an event in which nothing happens owes no job. Seconds. */
 const freshSeconds = 30;
 
 interface FiguresRow {
@@ -28,7 +28,7 @@ interface FiguresRow {
 const figuresOf = (row: FiguresRow | undefined): SalesFigures | null =>
   row ? { at: row.at, ...row.figures } : null;
 
-/** Counts anew. A large house costs tens of milliseconds: for jobs, and for what is older than half a minute. */
+/** Counts again. A large event costs tens of milliseconds: for jobs, and for figures that are older than half a minute. */
 export async function refreshFigures(db: Db, event: EventNo): Promise<SalesFigures> {
   const [row] = await db.query<FiguresRow>(
     'figures_refresh',

@@ -5,19 +5,19 @@ import type { Db } from '../postgres/db.ts';
 /** Each partition is polled by the leader and has a state of its own in its store. Partition 0 included. */
 export const partitionsMax = 32;
 
-/** What an organiser asks for. Sections that no entry names form partition 0. */
+/** The organiser's setting. Sections that no entry names form partition 0. */
 export interface PartitionSetting {
   sections: string[];
-  /** Name of a configured server (ONSALE_REDIS_SERVERS); absent: the default one. Never an address. */
+  /** Name of a configured server (ONSALE_REDIS_SERVERS). Undefined for the default one. Never an address. */
   redis?: string;
 }
 
 /** A group of whole sections whose holds one arbiter state decides. */
 export interface EventPartition {
   partition: PartitionNo;
-  /** Ids of its sections, also those that a later plan left out; null: all that no other partition names. */
+  /** Ids of its sections, including those that a later plan left out. Null means all that no other partition names. */
   sections: string[] | null;
-  /** The configured Redis that it is pinned to; null: the default one. */
+  /** The configured Redis that it is pinned to. Null is the default one. */
   store: string | null;
 }
 
@@ -26,14 +26,14 @@ export const wholeHouse: EventPartition[] = [{ partition: 0, sections: null, sto
 
 export type PartitionsRead =
   | { kind: 'partitions'; partitions: EventPartition[] }
-  /** `place`: a path below the list, as `/0/sections/2`; empty: the list itself. */
+  /** `place`: a path below the list, such as `/0/sections/2`. Empty for the list itself. */
   | { kind: 'refused'; place: string; sentence: string };
 
 /** Numbers the partitions, from 1 where sections are left over for partition 0, which otherwise is the first one named. */
 export function readPartitions(
   settings: readonly PartitionSetting[],
   plan: { sections: readonly { id: string }[] },
-  /** Names of the configured servers; null: this process does not know them. */
+  /** Names of the configured servers. Null if this process does not know them. */
   servers: readonly string[] | null,
 ): PartitionsRead {
   if (settings.length === 0) return { kind: 'partitions', partitions: wholeHouse };

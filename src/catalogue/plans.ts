@@ -57,7 +57,7 @@ export async function savePlan(
       [hash],
     );
     if (known[0]) return { kind: 'known', plan: summaryOf(known[0]) };
-    // Somebody took the version number in between: the next one.
+    // Another process took the version number first, so the next one is tried.
   }
   throw new Error(`plan ${plan.name} could not be stored: its name is being written by others`);
 }
@@ -70,7 +70,7 @@ export async function listPlans(db: Db): Promise<PlanSummary[]> {
   return rows.map(summaryOf);
 }
 
-/** What is known of a plan without reading its seats; null if there is none of that id. */
+/** Returns the summary of a plan without reading its seats. Null if there is no plan with that id. */
 export async function findPlan(db: Db, plan: string): Promise<PlanSummary | null> {
   const rows = await db.query<PlanRow>(
     'plan_by_id',
@@ -163,9 +163,9 @@ export async function seatFacts(db: Db, event: EventNo): Promise<SeatFacts[]> {
 export interface NumberedPlan {
   hash: string;
   bytes: Buffer;
-  /** By seat_no from 0, removed seats of earlier versions included. */
+  /** Indexed by seat_no from 0, including removed seats of earlier versions. */
   seats: SeatFacts[];
-  /** Those of this plan. */
+  /** The seats of this plan. */
   planned: SeatFacts[];
   columns: string[][];
 }

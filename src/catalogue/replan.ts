@@ -13,7 +13,7 @@ import { categoriesWithoutPrice, loadPlan, numberSeats, seatFacts } from './plan
  * numbers the seats. `replanEvent` then writes what changes.
  */
 
-/** What a replan would do. */
+/** The effect that a replan would have. */
 export interface PreparedReplan {
   kind: 'prepared';
   /** The layout that the numbers were given on top of. */

@@ -34,7 +34,7 @@ export interface SeatCounts {
   blocked: number;
 }
 
-/** What the last tick measured and decided about an event: for the published status, metrics and the console. */
+/** The last tick's measurements and decision for an event: for the published status, metrics and the console. */
 export interface MeasuredAdmission {
   term: number;
   /** Milliseconds of this process's monotonic clock. */
@@ -42,7 +42,7 @@ export interface MeasuredAdmission {
   /** Per shard, as published: last number called, last number issued. */
   frontier: number[];
   last: number[];
-  /** Per shard, ahead of the frontier, the next ones only: ranges of which nobody knows how many were issued. */
+  /** For each shard, ahead of the frontier, the next ranges of numbers that may or may not have been issued. */
   gaps: Gap[][];
   /** Passes a second over the last 30 s, and what the bucket lets through. */
   measuredRate: number;
@@ -53,7 +53,7 @@ export interface MeasuredAdmission {
   seats: SeatCounts;
   reason: AdmissionDecision['reason'];
   estimates: AdmissionDecision['estimates'];
-  /** Time alone will change nothing of this: nobody waits to be called, and whoever was called finds a pass. */
+  /** Time alone will not change this: no visitor waits to be called, and every called visitor finds a pass. */
   settled: boolean;
 }
 
@@ -67,9 +67,9 @@ export interface AdmissionTaskOptions {
   control: AdmissionControl;
   clock: Clock;
   seatCounts: (event: EventNo) => Promise<SeatCounts>;
-  /** What the purchase path looked like over the last seconds; null when nothing was measured. */
+  /** The state of the purchase path over the last seconds. Null if nothing was measured. */
   pathSignals?: (event: EventNo) => PathSignals | null;
-  /** What the payment provider takes, over all events; null: it has no limit. */
+  /** The payment provider's limit over all events. Null means no limit. */
   providerLimit?: () => ProviderLimit | null;
   /** Passes a second that the arbiter in use can serve. */
   arbiterCeiling?: (event: EventNo) => number | Promise<number>;
@@ -114,7 +114,7 @@ interface Led {
   /** Readings of the count of passes, over the last 30 s. */
   readings: { at: number; issued: number }[];
   pause: { since: number | null; endedAt: number; lastedMs: number };
-  /** By shard: the last second of arrivals that is called. */
+  /** For each shard, the last second of arrivals that is called. */
   since: number[];
   measured: MeasuredAdmission | null;
 }
@@ -151,7 +151,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     const before = clock.monotonic();
     mine.refreshing = true;
     try {
-      // Figures that are a little wrong are better than a frontier that stands still.
+      // Slightly wrong figures are better than a frontier that does not move.
       mine.redisHolds = await redisHolds(event).catch(() => mine.redisHolds);
       mine.sessions = await measureSessions(db, event, mine.redisHolds);
       return mine.sessions;
@@ -162,7 +162,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     }
   }
 
-  /** Waits for the first measurement only: in a large sale the frontier must not stand still for the later ones. */
+  /** Waits for the first measurement only: in a large sale the frontier must not stop for the later ones. */
   async function sessionsOf(event: EventNo, mine: Led): Promise<SessionMeasure> {
     if (mine.refreshFault !== null) {
       const fault = mine.refreshFault;
@@ -193,7 +193,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         seatCounts(event),
         arbiterCeiling(event),
       ]);
-      // Nobody who is called can come while nobody is let in.
+      // A called visitor cannot enter while nothing is admitted.
       const open = allows(line.phase, 'redeem') && ceiling > 0;
       notePause(mine, open, now);
       const measuredRate = rateOf(mine, now, line.issued);
@@ -211,14 +211,14 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       );
       const { rate, burst, advance } = decision;
       const shards = await measureShards(db, event, mine.since);
-      // Nobody waits behind a gap: those in it are next.
+      // No visitor waits behind a gap: the visitors in it are next.
       const jump = rate > 0 && (advance > 0 || line.waiting === 0);
       const frontier = advanceByWatermark(shards, advance, jump);
       if (!(await control.publish(event, term, { frontier, rate, burst }))) {
         led.delete(event);
         return;
       }
-      // Only now: a decision that was not published called nobody and used up nothing.
+      // Only now, because a decision that was not published called no visitor and used up nothing.
       mine.state = decision.state;
       mine.decidedAt = now;
       mine.since = shards.map(
@@ -258,7 +258,7 @@ function observedOf(
   sessions: SessionMeasure,
   seats: SeatCounts,
 ): Omit<AdmissionObserved, 'elapsedMs' | 'open' | 'path' | 'arbiterCeiling' | 'provider'> {
-  // Those who came in since the sessions were counted.
+  // Visitors who entered since the sessions were counted.
   const since = Math.max(0, line.issued - sessions.issued);
   const withNew = ([youngest = 0, ...older]: number[]): number[] => [youngest + since, ...older];
   return {

@@ -7,7 +7,7 @@ import type { Loop, LoopHealth, Loops } from '../runtime/loops.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import { createLease } from './lease.ts';
 
-/** What a task is told with each run. Everything that it writes has to be conditional on `term` in the same transaction. */
+/** The input of each run of a task. Everything that it writes has to be conditional on `term` in the same transaction. */
 export interface LeaderTick {
   event: EventNo;
   term: number;
@@ -58,7 +58,7 @@ interface Run {
   /** Epoch ms. */
   lastSuccessAt: number | null;
   failure: { since: number; count: number; error: string } | null;
-  /** When the last successful run began, monotonic ms; null: none has succeeded in this term. */
+  /** Start of the last successful run, monotonic ms. Null if none has succeeded in this term. */
   succeededAt: number | null;
 }
 
@@ -138,7 +138,7 @@ export function createController(options: ControllerOptions): Controller {
   function startRun(task: LeaderTask, event: EventNo, term: number): void {
     const key = `${event}:${task.name}`;
     const before = runs.get(key);
-    // The last run is still under way: this tick is left out rather than run beside it.
+    // The last run is still under way: this tick is skipped, so that two never run at once.
     if (before?.abort || (before && before.hung >= hungMax)) return;
     const run: Run = before ?? {
       term,
@@ -191,7 +191,7 @@ export function createController(options: ControllerOptions): Controller {
       const { since = clock.now(), count = 0 } = run.failure ?? {};
       run.failure = { since, count: count + 1, error: (err as Error).message };
       const what = { event, term, task: task.name };
-      // A store that is away says all in its sentence; where in our code it was met helps nobody.
+      // The sentence of an unreachable store says everything; the place in our code would not help.
       if (err instanceof StoreFault) log.warn({ ...what, fault: err.message }, 'a leader task has to wait');
       else log.error({ ...what, err }, 'a leader task failed');
     } finally {

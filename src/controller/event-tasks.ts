@@ -13,7 +13,7 @@ import type { AdmissionTask } from './admission-task.ts';
 import type { LeaderTask } from './controller.ts';
 import { type PathWindow, readPath, readProvider } from './path-signals.ts';
 
-/** What an event's leader does once a second, beside admission and phases: tidy, count, publish. */
+/** The tasks of an event's leader once a second, in addition to admission and phases: tidy, count, publish. */
 
 /** The tasks of one tick look at one snapshot. */
 const snapshotFreshMs = 500;
@@ -32,7 +32,7 @@ export interface Snapshots {
 export function createSnapshots(options: { arbiter: Arbiter; events: Events; clock: Clock }): Snapshots {
   const { arbiter, events, clock } = options;
   const taken = new Map<EventNo, { at: number; read: ReturnType<Snapshots['of']> }>();
-  /** Of each partition, as last taken. */
+  /** The last snapshot of each partition. */
   const pictures = new Map<string, { at: number; snapshot: Snapshot }>();
 
   async function read(eventNo: EventNo): ReturnType<Snapshots['of']> {
@@ -53,7 +53,7 @@ export function createSnapshots(options: { arbiter: Arbiter; events: Events; clo
     const known = last && clock.monotonic() - last.at < lastPictureMs ? last.snapshot : null;
     try {
       const snapshot = await arbiter.snapshot(event, partition);
-      // Holds are being collected from their receipts: what was held before is nobody's to take yet.
+      // Holds are being collected from their receipts: seats that were held before cannot be taken yet.
       if (known && graceUntil !== null && clock.now() < graceUntil) return stillHeld(snapshot, known);
       pictures.set(key, { at: clock.monotonic(), snapshot });
       return snapshot;
@@ -104,7 +104,7 @@ export function createSweepTask(options: {
     async run({ event }) {
       for (const { partition } of await events.modes(event)) {
         await arbiter.sweep(event, partition, sweptMax).catch((error: unknown) => {
-          // A store that is away is seen, and told of, elsewhere.
+          // An unreachable store is detected and reported elsewhere.
           if (!(error instanceof StoreFault)) throw error;
           log.debug({ err: error, event, partition }, 'holds were not swept');
         });

@@ -7,7 +7,7 @@ export const leaseMs = 3_000;
 
 export interface Lease {
   /**
-   * Takes and renews the leases of these events in one call. Answers the term of each that is now led; the others have
+   * Takes and renews the leases of these events in one call. Returns the term of each event that is now led; the others have
    * another leader. A term rises whenever the lease changed hands or had run out.
    */
   keep(events: readonly EventNo[]): Promise<Map<EventNo, number>>;

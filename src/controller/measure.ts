@@ -24,18 +24,18 @@ export interface LineMeasure {
   came: number;
 }
 
-/** What became of the sessions: reads the event's open passes, so not with each tick when they are many. */
+/** The outcome of the sessions. Reads the event's open passes, so not with each tick if there are many. */
 export interface SessionMeasure {
   /** As in `LineMeasure`, at the same instant as the rest. */
   issued: number;
-  /** By age, as in `AdmissionObserved`. */
+  /** Indexed by age, as in `AdmissionObserved`. */
   opened: number[];
   lookers: number[];
   settled: { sessions: number; buyers: number };
   holds: { count: number; seats: number };
 }
 
-/** What is measured of a hold that is not in Postgres. */
+/** The measured fields of a hold that is not in Postgres. */
 export type HoldElsewhere = Pick<StoredHold, 'visitor' | 'seats' | 'state'>;
 
 /** A session has paid after eight minutes: most of those who ever will. */
@@ -44,8 +44,9 @@ const settledMs = 480_000;
 const noShowWindowMs = 120_000;
 
 /**
- * The frontier at an instant is its last move before it. `graceMs` is lengthened by the caller for a pause within it: while
- * paused nobody can come. Numbers in gaps count neither as called nor as come: nobody knows how many of them there are.
+ * The frontier at an instant is its last move before it. The caller lengthens `graceMs` for a pause within it, because no
+ * visitor can enter while the sale is paused. Numbers in gaps count neither as called nor as entered, because it is not known
+ * how many of them there are.
  */
 const lineText = `
   WITH edges AS (
@@ -125,8 +126,8 @@ const shardsText = `
   WHERE c.event_no = $1 ORDER BY c.shard`;
 
 /**
- * Each shard's line for the watermark. \`since\`: seconds before it are called, by shard; only so that they are not read.
- * Where a line is longer than what is read, it is told as if it ended there.
+ * Returns each shard's queue for the watermark. \`since\`: the second before which arrivals are called, by shard; it only
+ * limits what is read. If a queue is longer than what is read, it is reported as if it ended there.
  */
 export async function measureShards(db: Db, event: EventNo, since: readonly number[]): Promise<ShardLine[]> {
   const rows = await db.query<{

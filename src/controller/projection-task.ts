@@ -12,19 +12,22 @@ import { StoreFault } from '../runtime/store-fault.ts';
 import type { LeaderTask } from './controller.ts';
 
 /**
- * Redis is told what Postgres decided by the process that decided it. What did not arrive (the process died, the connection
- * broke, the partition was just moving) the leader finds and tells again, so that both agree seat by seat within seconds (S8).
+ * The process that decides in Postgres also reports the decision to Redis. If a report did not arrive (the process died, the
+ * connection broke, the partition was moving), the leader finds it and reports it again, so that both agree seat by seat within
+ * seconds (S8).
  */
 export interface ProjectionTask extends LeaderTask {
   /** A change that should not wait for the next tick: a phase, a partition that has just come to its Redis. */
   soon(event: EventNo): void;
 }
 
-/** The seats of a whole house are compared every other tick; orders, phases and whoever cannot wait in each. */
+/** The seats of a whole event are compared every other tick; orders, phases and everything urgent in each tick. */
 const compareEveryTicks = 2;
-/** What was decided this long before the last tick that arrived is told again: it may have been committed only afterwards. */
+/**
+ * Decisions made this long before the last successful tick are reported again, because they may have been committed after it.
+ */
 const recentMs = 30_000;
-/** A leader that has just taken over does not know what was told before: a payment's whole time. */
+/** A new leader does not know what was reported before, so it looks back over the whole time of a payment. */
 const firstLookMs = 20 * 60_000;
 const toldAtOnce = 2_000;
 
@@ -39,7 +42,10 @@ export function createProjectionTask(options: {
   log: Logger;
 }): ProjectionTask {
   const { db, events, arbiter, postgres, clock, log } = options;
-  /** By partition: under which term and epoch its Redis took everything, and when the last telling that it took began. */
+  /**
+   * For each partition, the term and epoch under which its Redis received everything, and when the last successful report
+   * began.
+   */
   const told = new Map<string, { under: string; at: number }>();
   const running = new Map<EventNo, Promise<void>>();
 
@@ -67,7 +73,7 @@ export function createProjectionTask(options: {
         if (!(await tell(event, partition, seats, phase, holds))) continue;
         told.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
       } catch (error) {
-        // A Redis that is away is the watch's to see, and keeps nobody else's from being told.
+        // Skip an unreachable Redis (store-watch handles it) and continue with the other partitions.
         if (!(error instanceof StoreFault)) throw error;
         log.debug({ err: error, event, partition }, 'Redis could not be told');
       }
@@ -76,7 +82,7 @@ export function createProjectionTask(options: {
 
   /** Seats of which the partition's Redis believes something else than was decided; it first learns of those it does not know. */
   async function differences(event: EventNo, partition: PartitionNo, epoch: number): Promise<DecidedSeat[]> {
-    // Redis first: what is decided in between looks like a difference and is told twice, which does nothing.
+    // Reads Redis first: a decision made in between looks like a difference and is reported twice, which has no effect.
     const { codes } = await arbiter.snapshot(event, partition);
     const decided = await postgres.snapshot(event, partition);
     const unknown: SeatNo[] = [];
@@ -152,7 +158,9 @@ export function createProjectionTask(options: {
   };
 }
 
-/** Tells the partitions of an event that are in Redis its phase, at once: nobody shall hold in a sale that was paused. */
+/**
+ * Reports the phase to the event's partitions in Redis at once, so that no visitor can hold seats in a sale that was paused.
+ */
 export async function projectPhase(
   parts: { events: Pick<Events, 'modes'>; arbiter: Pick<Arbiter, 'project'> },
   event: EventNo,

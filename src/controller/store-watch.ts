@@ -15,7 +15,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 export interface WatchedRedis extends RedisArbiter {
   /** Asks each of its primaries who it is; rejects when one cannot be asked. */
   primaries(): Promise<RedisPrimary[]>;
-  /** Told of each new connection and each loss; the returned function ends that. */
+  /** Called for each new connection and each loss. Returns a function that removes the listener. */
   onChange(listener: () => void): () => void;
 }
 
@@ -41,16 +41,16 @@ export interface StoreWatch {
   start(loops: Loops): void;
   /** Waits for what is under way. */
   stop(): Promise<void>;
-  /** Somebody saw a sign of loss: the partition's Redis is probed at once. */
+  /** A sign of loss was seen: the partition's Redis is probed at once. */
   look(event: EventNo, partition: PartitionNo): void;
 }
 
 const turnMs = 100;
 /** Up to the next probe, two that fail and the gap between them: the change of the row still fits into two seconds. */
 const probeEveryMs = 400;
-/** A connection that broke is made anew within this time, if anybody is there. */
+/** A broken connection is made again within this time if the server is running. */
 const repeatAfterMs = 100;
-/** Whoever did not answer in time may just be slow: a fork, a long script, a busy machine. */
+/** A server that did not respond in time may just be slow: a fork, a long script, a busy machine. */
 const repeatAfterTimeoutMs = 400;
 /** One bad probe is none. */
 const evidenceNeeded = 2;
@@ -108,7 +108,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     if (known?.term === term) return known;
     const fresh: Watched = {
       term,
-      // What a former term's run is still doing is refused by its term; both at once would only be confusing.
+      // Writes of a former term's run are rejected by their term; running both at once would only be confusing.
       busy: known?.busy ?? false,
       probeDueAt: 0,
       grantedDueAt: 0,
@@ -167,7 +167,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     underWay.add(done);
   }
 
-  /** Whoever changed it: this leader, or others as witnesses. */
+  /** The change may come from this leader, or from others as witnesses. */
   function noteChange(event: EventNo, row: PartitionRow, mine: Watched, now: number): void {
     if (mine.mode === 'redis') {
       mine.failures = Math.max(0, mine.failures - Math.floor((now - mine.forgivenAt) / forgivenAfterMs));
@@ -224,7 +224,9 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     await modes.read(event, now);
   }
 
-  /** What speaks against the partition's Redis; null: it answers, under the right epoch, can be written to and fits in time. */
+  /**
+   * Returns the fault of the partition's Redis. Null if it responds under the right epoch, can be written to and is in time.
+   */
   async function symptomOf(
     event: EventNo,
     row: PartitionRow,
@@ -251,7 +253,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     return fits ? null : { reason: 'clock', weight: 1 };
   }
 
-  /** What Redis has given is known to all processes a second later, also to those that start then. */
+  /** All processes know a second later what Redis has granted, including processes that start then. */
   function noteGranted(event: EventNo, row: PartitionRow, mine: Watched, granted: number): void {
     const now = clock.monotonic();
     if (granted <= row.granted || now < mine.grantedDueAt) return;
@@ -307,7 +309,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   async function obstacleTo(event: EventNo, row: PartitionRow, store: WatchedRedis): Promise<Obstacle> {
     const waitMs = row.graceUntil === null ? 0 : row.graceUntil + afterGraceMs - clock.now();
     if (waitMs > 0) return { kind: 'wait', ms: Math.min(waitMs, askEveryMs) };
-    // What is over moves no more.
+    // An event that is over is not moved any more.
     const { phase } = await options.phaseOf(event);
     if (phase === 'closed' || phase === 'cancelled') return { kind: 'wait', ms: 5 * askEveryMs };
     let primaries: RedisPrimary[];
@@ -349,7 +351,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
         'Redis arbitrates now',
       );
     } else if (outcome.kind === 'refused' && outcome.reason === 'in_grace') {
-      // By Postgres's clock, which is not this process's.
+      // Uses Postgres's clock, which is not this process's.
       mine.restoreDueAt = now + turnMs;
     } else {
       fail(mine, now);

@@ -31,17 +31,17 @@ export interface House {
   categories: string[];
   sections: HouseSection[];
   sectionIndex: ReadonlyMap<string, number>;
-  /** By seat_no, in tenths of a plan unit. Section and category are -1 if the layout does not have the seat. */
+  /** Indexed by seat_no, in tenths of a plan unit. Section and category are -1 if the layout does not have the seat. */
   x: Float32Array;
   y: Float32Array;
   section: Int16Array;
   category: Int16Array;
   /**
-   * By seat_no, from 0 (best) to about 1: distance to the focus, plus a little for the distance from the middle of the row and
-   * much for a restricted view.
+   * Indexed by seat_no, from 0 (best) to about 1: distance to the focus, plus a little for the distance from the middle of the
+   * row and much for a restricted view.
    */
   quality: Float32Array;
-  /** By seat_no: 1 if the seat is only granted to a visitor who names it (places for wheelchairs and companions). */
+  /** Indexed by seat_no: 1 if the seat is only granted to a visitor who names it (places for wheelchairs and companions). */
   reserved: Uint8Array;
   /** Run i is seats runSeats[runStart[i] .. runStart[i + 1]). */
   runSeats: Int32Array;

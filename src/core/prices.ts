@@ -14,7 +14,7 @@ export interface BuyerKind {
   /** a-z, 0-9 and dashes; never `full`. */
   id: string;
   name: string;
-  /** Who may buy it, and the proof that is required at the entrance. Empty if none is required. */
+  /** The buyers who may choose it, and the proof that is required at the entrance. Empty if none is required. */
   conditions: string;
   /** Category → minor units. A category that is missing is not sold to this kind. */
   prices: Record<string, number>;

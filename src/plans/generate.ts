@@ -175,7 +175,7 @@ function block(bowl: Bowl, tier: Tier, sector: number): PretixZone {
   return { name, zone_id: name, group: standOf(sector), position: { x: 0, y: 0 }, rows, areas: [] };
 }
 
-/** Behind the lower tier, on the level of the entrances: places for wheelchairs, each next to a seat for a companion. */
+/** Places for wheelchairs behind the lower tier, on the level of the entrances, each next to a seat for a companion. */
 function accessibleRow(
   bowl: Bowl,
   tier: Tier,

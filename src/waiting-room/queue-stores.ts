@@ -21,7 +21,7 @@ export interface QueueStores {
 
 export interface QueueStoresOptions {
   control: QueueControl;
-  /** By the name of the configured Redis server. Empty if all numbers come from Postgres. */
+  /** Keyed by the name of the configured Redis server. Empty if all numbers come from Postgres. */
   numbers: ReadonlyMap<string, NumberStore>;
   clock: Pick<Clock, 'monotonic' | 'now'>;
   log: Logger;
@@ -42,9 +42,9 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
   const storeOf = dealtOut([...numbers.keys()]);
   const patience = createQueuePatience({ clock, firstMs: options.backoffFirstMs });
   const nameOf = (event: EventNo, { shard }: ShardRow): string => `${event}:${shard}`;
-  /** By shard and epoch, the second up to which arrivals were written. */
+  /** Keyed by shard and epoch: the second up to which arrivals were written. */
   const written = new Map<string, number>();
-  /** By shard and epoch, the time since which each tick found it busy. */
+  /** Keyed by shard and epoch: the time since which each tick found it busy. */
   const busy = new Map<string, number>();
 
   async function lookTwice(

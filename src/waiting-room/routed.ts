@@ -12,7 +12,7 @@ export interface RoutedWaitingRoomOptions {
   /** Redeems and publishes in every mode, and issues numbers while a shard is in Postgres mode. */
   postgres: WaitingRoom & AdmissionControl;
   control: QueueControl;
-  /** By the name of the configured Redis server. Empty if there is none. */
+  /** Keyed by the name of the configured Redis server. Empty if there is none. */
   numbers: ReadonlyMap<string, NumberStore>;
   /** Awaited before numbers are drawn in Redis: Postgres does not see them, and an event at rest needs its leader. */
   wake?: (event: EventNo) => Promise<void>;

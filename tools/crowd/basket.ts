@@ -2,7 +2,7 @@ import type { HoldAnswer } from '../../src/http/api-types.ts';
 import type { Buyer, RecoveringAnswer } from './buyer.ts';
 import type { Answer } from './http-client.ts';
 
-/** What became of a hold, as its owner learned it. */
+/** The outcome of a hold, as its owner learned it. */
 export type HoldEvent =
   | { kind: 'granted'; hold: HoldAnswer }
   /** An answer about it: to a receipt that was shown, or to the wish to pay. */

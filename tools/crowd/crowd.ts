@@ -22,7 +22,7 @@ export interface CrowdOptions {
   connectionsMax?: number;
   /** Shares of people, 0..1. */
   shares?: Partial<CrowdShares>;
-  /** Milliseconds that somebody keeps a basket before paying, evenly between the two; none by default. */
+  /** Milliseconds that a buyer keeps a basket before paying, evenly between the two. None by default. */
   thinkMs?: readonly [number, number];
   onProgress?: (report: CrowdReport) => void;
   onHold?: (event: HoldEvent) => void;

@@ -30,7 +30,7 @@ export interface HttpClientOptions {
   connectionsMax?: number;
   /** Local addresses to connect from: browsers take them in turn. Absent or empty: the system's choice. */
   addresses?: readonly string[];
-  /** A request without an answer by then fails. Milliseconds. */
+  /** A request without a response in this time fails. Milliseconds. */
   timeoutMs?: number;
   onAnswer?: (method: string, route: string, answer: Answer) => void;
 }

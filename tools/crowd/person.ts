@@ -12,7 +12,7 @@ export interface Person {
   abandons: boolean;
   declines: boolean;
   quantity: number;
-  /** A card of the simulator that nobody else has. */
+  /** A card of the simulator that no other buyer has. */
   card: string;
   /** Milliseconds between the hold and the payment. */
   thinkMs: number;
@@ -142,8 +142,8 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
 }
 
 /**
- * The order of the hold. As in the page, the status is read on while the answer is "not now", and a hold that is said to be gone
- * is asked for once more after its receipt was shown.
+ * Orders the hold. As on the page, the status is still polled while the response is "not now", and a hold that is reported as
+ * gone is requested again after its receipt was presented.
  */
 async function order(
   { buyer }: Person,
@@ -199,7 +199,7 @@ function isNotNow({ status }: Answer): boolean {
   return status === 503 || status === 429;
 }
 
-/** What the answer asks for, spread as the page spreads it: not everybody comes back in the same instant. */
+/** Waits as the response asks, spread as on the page, so that buyers do not all come back at the same instant. */
 function waitAsAsked({ random }: World, { body }: Answer): number {
   const asked = body.retryAfterMs ?? insistAfterMs;
   return Math.min(Math.max(asked, 250), 30_000) * (0.85 + random.int(300) / 1_000);

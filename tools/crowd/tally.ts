@@ -24,7 +24,7 @@ export interface CrowdReport {
   /** Requests repeated after "not now". */
   retried: number;
   requests: number;
-  /** Answers by status. */
+  /** Responses by status. */
   statuses: Record<number, number>;
   /** Unexpected answers and lost connections: the first few, as text. */
   faults: string[];
@@ -38,7 +38,7 @@ export interface CrowdReport {
 export interface Tally {
   arrived(): void;
   answered(method: string, route: string, answer: Answer): void;
-  /** Notes what a status says; answers the end when the sale is over for everybody. */
+  /** Records a status. Returns the end if the sale is over for all buyers. */
   seen(status: StatusObject): BuyerEnd | null;
   refused(): void;
   retried(): void;

@@ -114,7 +114,7 @@ async function gameday(context: GamedayContext, wanted: Wanted): Promise<void> {
   verdict(results, fail);
 }
 
-/** Null: it can be. A file that is not there is not made by looking. */
+/** Returns why the file cannot be written. Null if it can. A missing file is not created by this check. */
 function notWritable(file: string): string | null {
   try {
     const there = fs.existsSync(file);
@@ -142,7 +142,7 @@ async function playRounds(game: Game): Promise<void> {
   let stack: Stack | null = null;
   let onStack = 0;
   let brokenInARow = 0;
-  // The installation goes down in order whoever asks for it, Ctrl-C too.
+  // The installation stops in order, whatever requests it, including Ctrl-C.
   const closeStack = async (): Promise<void> => {
     const going = stack;
     stack = null;
@@ -157,7 +157,7 @@ async function playRounds(game: Game): Promise<void> {
     }
     onStack += 1;
     const result = await playRound(game, stack, rounds.kept.length + 1);
-    // Somebody stopped us: that says nothing about the program.
+    // The rounds were interrupted, which says nothing about the program.
     if (shutdown.requested.aborted) break;
     rounds.append(result);
     say(roundLine(result));
@@ -165,7 +165,7 @@ async function playRounds(game: Game): Promise<void> {
     brokenInARow = isBroken ? brokenInARow + 1 : 0;
     if (!isBroken) continue;
     say(stack.log());
-    // What went wrong must not go on into the next round; and what always goes wrong need not be seen a hundred times.
+    // A fault must not continue into the next round, and a fault that always occurs need not be seen a hundred times.
     await closeStack();
     if (brokenInARow >= brokenInARowMax) break;
   }

@@ -3,7 +3,7 @@ import type { HoldEvent } from '../crowd/basket.ts';
 
 const trailsMax = 5;
 
-/** What became of the holds that lived when Redis was hurt. */
+/** The outcome of the holds that were live when Redis failed. */
 export interface Fates {
   told(event: HoldEvent): void;
   /** Now: whatever lives from here on is what has to be recovered. */
@@ -11,14 +11,14 @@ export interface Fates {
   summary(): {
     /** Holds that lived at the blow, in the partition that was hurt, and whose owners stayed. */
     live: number;
-    /** Of these: brought back by their receipts, or still known when they were paid for or given back. */
+    /** Holds among them that their receipts brought back, or that were still known when they were paid for or given back. */
     recovered: number;
     lost: number;
     /** Holds that were lost although they came later or were not touched. */
     lostOthers: number;
-    /** How often an owner was told which reason. */
+    /** How often owners received each reason. */
     why: Record<string, number>;
-    /** What owners of lost holds heard, in seconds from the blow: the first few. */
+    /** Responses to owners of lost holds, in seconds from the failure: the first few. */
     lostTrails: string[];
   };
 }

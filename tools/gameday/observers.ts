@@ -84,7 +84,7 @@ const probeEveryMs = 50;
 const linePatienceMs = 60_000;
 
 /**
- * Somebody who holds a seat and gives it back, over and over, in one section: shows to a twentieth of a second when holding was
+ * A buyer who holds a seat and gives it back, over and over, in one section. Shows to a twentieth of a second when holding was
  * possible. Resolves once it has its pass.
  */
 export async function startProber(parts: {
@@ -174,8 +174,8 @@ export function longestRefusal(
 }
 
 /**
- * The longest time between two grants to somebody who asks all the time: refusals, and answers that were long in coming. What
- * others took in between says nothing. Milliseconds.
+ * The longest time between two grants to a buyer who asks all the time: refusals, and slow responses. Grants to others in
+ * between say nothing. Milliseconds.
  */
 export function longestQuiet(probes: readonly Probe[], from: number): number {
   let longest = 0;
@@ -189,7 +189,7 @@ export function longestQuiet(probes: readonly Probe[], from: number): number {
   return longest;
 }
 
-/** When the first hold was granted that was asked for after `from`; null: none was. */
+/** Returns when the first hold was granted that was requested after `from`. Null if there was none. */
 export function firstGrantAfter(probes: readonly Probe[], from: number): number | null {
   return probes.find(({ sentAt, answer }) => answer === 'granted' && sentAt >= from)?.answeredAt ?? null;
 }

@@ -1,6 +1,6 @@
 import type { ScenarioName } from './scenarios.ts';
 
-/** One round as it is kept: a line of JSON. Durations in milliseconds; null: it did not happen. */
+/** One stored round: a line of JSON. Durations in milliseconds. Null means that it did not happen. */
 export interface RoundFigures {
   round: number;
   scenario: ScenarioName;
@@ -19,13 +19,13 @@ export interface RoundFigures {
   degradeMs: number | null;
   /** From the blow to the first hold that was granted afterwards. */
   holdAgainMs: number | null;
-  /** From the mending to Redis arbitrating again. */
+  /** From the repair of Redis until it arbitrates again. */
   restoreMs: number | null;
   /** The longest time of refused grants after grace: that of the move back. */
   refusedMs: number;
   /** The longest time between two grants after grace, slow answers included. */
   quietMs: number;
-  /** How long the row said `moving`; null: too short to be seen. */
+  /** Time for which the row said `moving`. Null if it was too short to be seen. */
   movingMs: number | null;
   /** As `refusedMs`, in a partition whose server was well, from the blow on. */
   othersRefusedMs: number | null;
@@ -57,7 +57,7 @@ export interface RoundResult extends RoundFigures {
 
 export const targets = { recoveredShareMin: 0.99, degradeMsMax: 2_000, refusedMsMax: 1_000 } as const;
 
-/** What has to be so, and what is aimed at. */
+/** Checks the conditions that must hold, and the targets. */
 export function judged(figures: RoundFigures): RoundResult {
   const { live, recovered, degradeMs, refusedMs, othersRefusedMs } = figures;
   const problems = [...figures.problems];

@@ -55,7 +55,7 @@ const restoredWithinMs = 60_000;
 /** The prober goes on for so long after the restore: what is refused late counts too. */
 const watchAfterMs = 2_000;
 
-/** One evening: a crowd buys, Redis is hurt and mended, everything comes to rest, and the audit is read. */
+/** One round: a crowd buys, Redis fails and is repaired, everything comes to rest, and the audit runs. */
 export async function runRound(options: RoundOptions): Promise<RoundResult> {
   const { stack, clock, scenario, say } = options;
   const random = seededRandom(options.seed);
@@ -156,7 +156,7 @@ function startCrowd(
 interface Blow {
   hurtAt: number;
   mendedAt: number;
-  /** Null: it did not happen in time. */
+  /** Null if it did not happen in time. */
   degradedAt: number | null;
   graceUntil: number | null;
   restoredAt: number | null;
@@ -235,7 +235,7 @@ function timesOf(blow: Blow, [hurt, other]: readonly Prober[], watch: ModeWatch,
   };
 }
 
-/** From `moving` to `redis`, by the row; null: it was shorter than our looks are apart. */
+/** Time from `moving` to `redis`, by the row. Null if it was shorter than the time between two observations. */
 function movingMs(watch: ModeWatch, partition: number, restoredAt: number | null): number | null {
   const moving = watch.changes.findLast(
     (change) => change.partition === partition && change.mode === 'moving' && change.at < (restoredAt ?? 0),

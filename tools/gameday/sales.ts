@@ -5,7 +5,7 @@ import type { Stack } from './stack.ts';
 export interface House {
   eventNo: number;
   partitions: number[];
-  /** Name of the Redis that a partition is pinned to; null: the default one. */
+  /** Name of the Redis that a partition is pinned to. Null is the default one. */
   storeOf(partition: number): string | null;
   partitionOf(seat: number): number;
   /** One of its cheapest and largest: people take the best first. */
@@ -60,7 +60,7 @@ export async function closeEvent(db: Db, eventNo: number): Promise<void> {
 export interface SalesCheck {
   /** Orders that their buyers were told are paid. */
   bought: number;
-  /** Of these: without all of their tickets in the record. */
+  /** Sales among them without all of their tickets in the record. */
   lostSales: number;
   /** Seats with two owners, by the record or by what buyers were told. */
   doubleSales: number;
@@ -69,7 +69,7 @@ export interface SalesCheck {
   violations: { promise: string; says: string }[];
 }
 
-/** What buyers were told beside the record, and the audit's word. */
+/** Compares the buyers' results with the record, and reads the audit. */
 export async function checkSales(
   stack: Stack,
   event: string,

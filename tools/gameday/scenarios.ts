@@ -2,7 +2,7 @@ import type { Clock } from '../../src/runtime/clock.ts';
 import type { Random } from '../../src/runtime/random.ts';
 import type { GameRedis } from './servers.ts';
 
-/** What may happen to Redis, and how it comes back. */
+/** The failures of Redis, and how it comes back. */
 export const scenarioNames = ['kill', 'freeze', 'empty', 'flush', 'failover', 'cut'] as const;
 export type ScenarioName = (typeof scenarioNames)[number];
 
@@ -20,7 +20,7 @@ export interface Scenario {
   /** Some seconds before the blow, with the crowd in the house. */
   before?(at: Hurting): Promise<void>;
   hurt(at: Hurting): Promise<void>;
-  /** Milliseconds from the blow to the mending, drawn for each round. */
+  /** Milliseconds from the failure to the repair, drawn for each round. */
   downMs(random: Random): number;
   mend(at: Hurting): Promise<void>;
 }

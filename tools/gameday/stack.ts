@@ -17,7 +17,7 @@ export interface Stack {
   db: Db;
   /** `default` first. */
   redis: readonly GameRedis[];
-  /** Runs a command of ours on this installation; answers what it printed and how it ended. */
+  /** Runs one of our commands on this installation. Returns its output and exit code. */
   run(args: readonly string[]): Promise<{ code: number | null; stdout: string; stderr: string }>;
   /** Whether the servers' process is still the one that was started. */
   alive(): boolean;
@@ -30,7 +30,7 @@ export interface Stack {
 export interface StackOptions {
   /** redis-server or valkey-server. */
   binary: string;
-  /** Names of Redis servers beside the default one. */
+  /** Names of Redis servers other than the default one. */
   others: readonly string[];
   clock: Clock;
   log: Logger;
