@@ -119,7 +119,9 @@ export function createDocumentFonts(): DocumentFonts {
   };
 }
 
-/** Chinese, Japanese and Korean share characters and draw them differently: kana or hangul beside them tell whose they are. */
+/**
+ * Chinese, Japanese and Korean share characters and draw them differently. Kana or hangul next to them identify the language.
+ */
 function familiesFor(text: string): string[] {
   if (/[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(text))
     return [...families, japanese, ...chinese, korean];
@@ -175,7 +177,7 @@ function rememberingLayout(font: fontkit.Font): fontkit.Font {
       run = font.layout(text);
       runs.set(text, run);
     }
-    // Whoever paints scales the positions in place: each gets his own.
+    // Painting scales the positions in place, so each caller gets a copy.
     return Object.create(run, {
       positions: { value: run.positions.map((position) => ({ ...position })), writable: true },
     });

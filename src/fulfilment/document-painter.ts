@@ -22,7 +22,10 @@ export interface TextStyle {
 }
 
 const lineHeight = 1.3;
-/** Of the font size, from the top of a line to its base line: the same for all fonts, so that they stand on one line. */
+/**
+ * Distance from the top of a line to its base line, as a share of the font size. The same for all fonts, so that they share a
+ * base line.
+ */
 const ascent = 1.02;
 const shrinkBy = 0.88;
 /** Modules of white around a QR code that scanners want (ISO/IEC 18004). */

@@ -8,11 +8,11 @@ export const entryBounds = {
   gateLengthMax: 60,
   scanLengthMax: 100,
   reasonLengthMax: 200,
-  /** Of scans that are taken in at once, and of tickets with several uses that are listed. */
+  /** Maximum of scans in one upload, and of listed tickets with several uses. */
   scansMax: 500,
 } as const;
 
-/** Why a code that we issued lets nobody in. */
+/** Why a code that we issued is not valid. */
 export type RevokedWhy = 'refunded' | 'event_cancelled' | 'not_paid' | 'unknown';
 
 export type CheckInOutcome =
@@ -33,7 +33,7 @@ export interface CheckIn {
   actor: string;
 }
 
-/** Marks the first use, once whoever asks: the code was verified before. */
+/** Records the first use, once, whatever process asks. The code was verified before. */
 export async function checkIn(
   db: Db,
   { event, ticket, gate, scan, actor }: CheckIn,
@@ -47,7 +47,7 @@ export async function checkIn(
 }
 
 export type UndoOutcome =
-  /** The ticket may be used again, unless somebody else came in with it: `next` is its first use then. */
+  /** The ticket may be used again, unless another use of it was recorded: `next` is then its first use. */
   | {
       kind: 'undone';
       at: number;
@@ -72,16 +72,16 @@ export async function undoEntry(
   return rows[0]!.outcome;
 }
 
-/** What a gate without a network let in. */
+/** An entry at a gate without a network. */
 export interface OfflineScan {
   ticket: string;
   scan: string;
   gate: string | null;
-  /** By the gate's clock. */
+  /** Time by the gate's clock. */
   at: number;
 }
 
-/** A use of a ticket: when, where, and who told of it. */
+/** A use of a ticket: its time, its gate, and the source of the record. */
 export interface EntryUse {
   at: number;
   gate: string | null;
@@ -92,7 +92,7 @@ export interface EntryUse {
 export interface ScanStanding {
   scan: string;
   ticket: string;
-  /** `entered`: the ticket's first use. `double`: somebody came in with it before. `revoked`: it was valid no more. */
+  /** `entered`: the ticket's first use. `double`: it had been used before. `revoked`: it was no longer valid. */
   kind: 'entered' | 'double' | 'revoked' | 'undone';
   repeated: boolean;
   at: number;
@@ -133,7 +133,7 @@ export async function entryDoubles(
 
 export interface EntryCounts {
   entered: number;
-  /** Of gates without a network: uses of tickets that somebody had come in with, and of tickets that were valid no more. */
+  /** From gates without a network: uses of tickets that had been used before, and of tickets that were no longer valid. */
   doubles: number;
   revoked: number;
   /** Valid ones, those that were used with them. */
@@ -148,7 +148,7 @@ export async function entryCounts(db: Db, event: EventNo): Promise<EntryCounts> 
   return rows[0]!.counts;
 }
 
-/** By Postgres's clock: what an export is as old as. */
+/** Returns Postgres's time, which is the time of an export. */
 export async function recordTime(db: Db): Promise<number> {
   const rows = await db.query<{ now: number }>('record_time', 'SELECT clock_timestamp() AS now');
   return rows[0]!.now;

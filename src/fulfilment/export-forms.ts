@@ -11,7 +11,7 @@ export type ColumnForm = 'text' | 'ours' | 'number' | 'money' | 'time' | 'flag';
 /** Name as in CSV (`created_at`; JSON has `createdAt`) and form. Names are stable: others' programs read them. */
 export type Column = readonly [name: string, form: ColumnForm];
 
-/** By column name; `currency` (ISO 4217) is there where a column is money. */
+/** Keyed by column name. `currency` (ISO 4217) is present if a column is money. */
 export type ExportRow = Readonly<Record<string, string | number | boolean | null>>;
 
 export const exportFormats = ['csv', 'json', 'ndjson'] as const;

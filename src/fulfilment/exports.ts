@@ -12,19 +12,19 @@ export type ExportKind = (typeof exportKinds)[number];
 export interface ExportWish {
   what: ExportKind;
   format: ExportFormat;
-  /** Null: of all events. */
+  /** Null means all events. */
   event: EventNo | null;
-  /** Tickets: with the codes of those that are valid. Whoever has a code can enter with it. */
+  /** For tickets: includes the codes of the valid ones. A person who has a code can enter with it. */
   codes: boolean;
   /** CSV: begin with the mark that tells Excel that the file is UTF-8. */
   byteOrderMark: boolean;
 }
 
 export interface ExportParts {
-  /** Of the database. */
+  /** Address of the database. */
   url: string;
   events: Pick<Events, 'findByNo' | 'layoutBytes'>;
-  /** Absent: there are no codes to be had. */
+  /** Undefined if codes cannot be made. */
   ticketKey?: TicketKey;
 }
 
@@ -138,8 +138,8 @@ const texts: Record<ExportKind, (where: string) => string> = {
 };
 
 /**
- * Writes an export, batch by batch; answers how many rows it has. All of it shows one moment, that of its beginning. `write` must
- * not wait for people: see `readSnapshot`. Secrets (of orders, of the payment provider) are in none of it.
+ * Writes an export, batch by batch, and returns its number of rows. All rows show one moment, the start of the export. `write`
+ * must not wait for people, see `readSnapshot`. It contains no secrets (of orders, of the payment provider).
  */
 export async function writeExport(
   parts: ExportParts,
@@ -167,7 +167,7 @@ export async function writeExport(
   return rows;
 }
 
-/** What SQL does not know of a ticket: what its section is called, and its code. Rows come event by event. */
+/** Adds the columns that SQL does not have: the name of the section, and the code. Rows come event by event. */
 function ticketCompletion(
   { events, ticketKey }: ExportParts,
   withCodes: boolean,

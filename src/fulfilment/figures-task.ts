@@ -2,7 +2,7 @@ import { refreshFigures } from '../catalogue/figures.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Task } from './job-queue.ts';
 
-/** `figures` {event}: counts the organiser's figures of an event anew. Twice does no harm. */
+/** `figures` {event}: counts the organiser's figures of an event again. Running it twice does no harm. */
 export function createFiguresTask({ db }: { db: Db }): Task {
   return async (payload) => {
     const event = (payload as { event?: unknown } | null)?.event;

@@ -7,8 +7,8 @@ import { type Place, placeOf } from './place.ts';
 import { type TicketKeys, ticketKeyId, ticketKeyPem, ticketKeysOf } from './ticket-code.ts';
 
 /**
- * What a gate without a network needs: the keys that codes are signed with and the tickets that were revoked, as one JSON
- * file. It tells nothing of who came in: two gates without a network may let the same ticket in twice.
+ * The data for a gate without a network: the keys that codes are signed with and the revoked tickets, as one JSON file. It does
+ * not say which tickets were used: two gates without a network may accept the same ticket.
  */
 export interface GateList {
   format: typeof gateListFormat;
@@ -53,7 +53,7 @@ export function gateListOf(parts: {
   /** At least one; the present one first. */
   keys: readonly KeyObject[];
   revoked: readonly { ticket: string }[];
-  /** Null: of a draft. */
+  /** Null for a draft. */
   house: House | null;
 }): GateList {
   const { event, asOf, keys, revoked, house } = parts;
@@ -90,7 +90,7 @@ function placesOf(house: House): GatePlaces[] {
   return places;
 }
 
-/** Null: the list does not know the seat. */
+/** Returns null if the list does not have the seat. */
 export function placeInList(list: GateList, seat: SeatNo): Place | null {
   for (const { section, row, first, numbers } of list.places) {
     const number = numbers[seat - first];
@@ -113,7 +113,7 @@ export function readGateList(
     const ids = list.revoked.every((ticket) => typeof ticket === 'string');
     if (list.format !== gateListFormat || !Number.isInteger(list.eventNo) || !ids) return notOne;
     if (Number.isNaN(Date.parse(list.asOf)) || !(list.places ?? []).every(isPlaces)) return notOne;
-    // Those of a list that some other program wrote may be the present one alone.
+    // A list that another program wrote may have the current key only.
     const keys = [list.publicKey, ...(list.keys ?? []).map((key) => key.publicKey)];
     return {
       kind: 'read',

@@ -18,7 +18,7 @@ export interface IssuedOrder {
   eventName: string;
   /** The seating plan's name: of the venue, as a rule. */
   venue: string;
-  /** Epoch ms; null: not fixed yet. */
+  /** Epoch ms. Null if it is not fixed yet. */
   performanceAt: number | null;
   currency: string;
   /** Minor units: what the order cost when it was bought, and the fee of the order in it. */
@@ -37,7 +37,7 @@ export interface IssuedSeat {
   kind: string;
   price: number;
   fee: number;
-  /** Null: its ticket is valid no more, or not yet. */
+  /** Null if its ticket is not valid yet, or no longer valid. */
   ticket: { id: string; code: string } | null;
 }
 

@@ -7,9 +7,9 @@ import type { Loop, Loops } from '../runtime/loops.ts';
 import { within } from '../runtime/within.ts';
 
 /**
- * One kind of job. It may be called again for a job that it has done already (a kill between its effect and its record), and
- * beside itself. What it throws is logged and kept with the job, so it names no person; the job is tried again after a gap
- * that grows from 3 s to 6 h, 25 times in all (about four days). `signal` aborts when the process is about to end.
+ * One kind of job. It may be called again for a job that it has done already (after a kill between its effect and its record),
+ * and twice at the same time. Its errors are logged and stored with the job, so they name no person. The job is retried after a
+ * gap that grows from 3 s to 6 h, 25 times in all (about four days). `signal` aborts when the process is about to end.
  */
 export type Task = (payload: unknown, signal: AbortSignal | undefined) => Promise<void>;
 export type Tasks = Readonly<Record<string, Task>>;
@@ -25,7 +25,7 @@ export interface JobQueueOptions {
   concurrency?: number;
 }
 
-/** What shows from outside that a worker works. */
+/** Signs from outside that a worker works. */
 export interface JobProgress {
   /** The worker's name in the queue. */
   worker: string;
@@ -51,7 +51,7 @@ export interface JobQueue {
 /** Between looks into the outbox: what a mail waits at most before the queue knows of it. */
 const forwardEveryMs = 250;
 const forwardBatch = 500;
-/** By Postgres's clock. Jobs of a killed worker are free again after that and one renewal at most. */
+/** Lease of a worker by Postgres's clock. Jobs of a killed worker are free again after that and at most one renewal. */
 export const workerLeaseMs = 12_000;
 const keepEveryMs = 3_000;
 const pollEveryMs = 2_000;
@@ -184,8 +184,8 @@ function queueOptions(concurrency: number, log: Logger) {
     preset: {
       worker: {
         localQueue: { size: concurrency * fetchedPerRunning, ttl: 60_000 },
-        // Ended in batches, be they of one: only those have somebody who takes their failure. Without them a database that goes
-        // away while a job ends is a rejection that nobody handles, which ends the process.
+        // Jobs are ended in batches, even of one, because only batches have a handler for a failure. Without it, a database
+        // that becomes unreachable while a job ends causes an unhandled rejection, which ends the process.
         completeJobBatchDelay: 0,
         failJobBatchDelay: 0,
       },

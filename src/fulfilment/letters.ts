@@ -1,7 +1,7 @@
 import type { IssuedOrder, IssuedSeat } from './issued-order.ts';
 import { isolated, kindWords, moneyWords, placeOf, plain, priceWords, timeWords } from './words.ts';
 
-/** What happened to an order and is told to its buyer: the names that SQL's `order_happened` takes. */
+/** The event types of an order that its buyer gets a mail about: the names that SQL's `order_happened` uses. */
 export type Happening =
   | 'order.confirmed'
   | 'order.closed_late'
@@ -15,7 +15,7 @@ export type Happening =
 export interface HappeningDetail {
   /** Minor units that go back to the buyer. */
   amount?: number;
-  /** Seats that are no longer his. */
+  /** Seats that the buyer no longer has. */
   seats?: number[];
 }
 
@@ -42,7 +42,7 @@ interface Said {
   /** Foreign text in them is `isolated`. */
   paragraphs: string[];
   seats: IssuedSeat[];
-  /** What the seats cost: only where they are paid for. */
+  /** Shows the prices of the seats, only in letters about a payment. */
   withPrices: boolean;
   /** The sum below the seats. */
   total: { words: string; amount: number } | null;
@@ -51,7 +51,7 @@ interface Said {
   withTickets: boolean;
 }
 
-/** Null: nothing needs to be told (any more). Pure: the same parts make the same letter. */
+/** Returns null if there is nothing to report (any more). Pure: the same parts make the same letter. */
 export function composeLetter(happening: Happening, parts: LetterParts): Letter | null {
   const said = sayings[happening](parts);
   if (!said) return null;
@@ -160,7 +160,7 @@ const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
     withTickets: false,
   }),
   'refund.created': ({ issued, detail }) => {
-    // The whole order is told about by its own letter.
+    // A cancellation of the whole order has a letter of its own.
     if (issued.state === 'cancelled') return null;
     const gone = issued.seats.filter(({ seat }) => detail.seats?.includes(seat));
     const words = detail.amount === 0 ? 'Tickets were cancelled' : 'A refund is on its way';
@@ -236,7 +236,7 @@ function failedWhy({ reason, eventName }: IssuedOrder): string {
 }
 
 function moneyBack(issued: IssuedOrder, { amount }: HappeningDetail): string {
-  // What went back before counts: by goodwill, at the provider, or by the buyer's own bank.
+  // Money that went back before counts: by goodwill, at the provider, or by the buyer's own bank.
   if (amount === 0) return 'No further money goes back for them.';
   if (issued.reason === 'capture_refused' && amount === undefined)
     return 'Your payment could not be taken. You have not been charged.';
@@ -335,7 +335,7 @@ function tableRow(what: string, price: string): string {
   return `<tr><td style="${styles.cell}">${what}</td><td style="${styles.price}">${price}</td></tr>`;
 }
 
-/** A line that somebody else wrote: its direction is its own affair. */
+/** A line of foreign text keeps its own direction. */
 function foreign(text: string): string {
   return `<bdi>${escapeHtml(text)}</bdi>`;
 }

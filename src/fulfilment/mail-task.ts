@@ -38,7 +38,7 @@ export function createMailTask(parts: MailTaskParts): Task {
     try {
       const issued = await readIssuedOrder(parts, owed.order);
       const letter = await compose(parts, owed, issued);
-      // Whoever was forgotten has no address.
+      // A buyer who was forgotten has no address.
       if (!letter || issued.buyer.email === '') {
         return await recordMail(db, owed.mail, { state: 'not_needed' });
       }
@@ -49,7 +49,7 @@ export function createMailTask(parts: MailTaskParts): Task {
       log.warn({ ...about, error: outcome.error }, 'the mail server refuses a mail for good');
       await recordMail(db, owed.mail, { state: 'refused', error: outcome.error });
     } catch (error) {
-      // The database being away is nothing that the operator could mend at this mail.
+      // The operator cannot fix an unreachable database at this mail.
       if (!(error instanceof StoreFault)) {
         await recordMail(db, owed.mail, { state: 'due', error: (error as Error).message });
       }
@@ -102,7 +102,7 @@ async function envelop(parts: MailTaskParts, owed: OwedMail, issued: IssuedOrder
   const { buyer } = issued;
   const bytes = letter.withTickets ? await parts.ticketDocument(issued) : null;
   return {
-    // The owed mail's own id: whoever sends it, and however often.
+    // The id of the owed mail, the same for every process and every attempt.
     messageId: `${owed.mail}@${parts.from.address.split('@')[1]}`,
     from: parts.from,
     to: { name: plain(buyer.name), address: buyer.email },

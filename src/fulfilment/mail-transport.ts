@@ -22,7 +22,7 @@ export type SendOutcome =
   | { kind: 'taken' }
   /** The mail server refuses this mail or its address for good: a further try would be refused too. */
   | { kind: 'refused'; error: string }
-  /** Not now, or nobody knows: the server is away, busy, or refuses us rather than the mail. It may have been taken. */
+  /** Not now, or unknown: the server is unreachable, busy, or rejects us rather than the mail. It may have been accepted. */
   | { kind: 'not_now'; error: string };
 
 export interface MailTransport {
@@ -85,7 +85,7 @@ interface SmtpError extends Error {
   responseCode?: number;
 }
 
-/** What the commands that name the recipient or carry the mail are answered is about this mail; all else is about us. */
+/** Replies to the commands that name the recipient or carry the mail are about this mail; all other replies are about us. */
 const aboutTheMail = /^(RCPT TO|DATA|BDAT)/;
 
 function outcomeOf(error: SmtpError, recipient: string): SendOutcome {

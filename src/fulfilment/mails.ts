@@ -48,7 +48,7 @@ export interface MailSheet {
   updatedAt: number;
   /** The mail that this one was sent as a copy of, because a person asked for it. */
   copyOf: string | null;
-  /** When the queue tries next; null: it does not wait there, or was given up. */
+  /** Time of the queue's next attempt. Null if it does not wait there, or was given up. */
   nextAt: number | null;
 }
 
@@ -58,7 +58,9 @@ const sheet = `m.mail_id AS mail, m.order_id AS "order", e.event_id AS event, m.
   CASE WHEN m.state = 'due' THEN (
     SELECT run_at FROM graphile_worker.jobs WHERE key = 'mail/' || m.mail_id AND attempts < max_attempts) END AS "nextAt"`;
 
-/** On the operator's list: refused for good, or due and tried in vain until now; the newest first. `count` is of all. */
+/**
+ * The mails on the operator's list: rejected for good, or due and not sent yet; the newest first. `count` counts all of them.
+ */
 export async function mailTroubles(db: Db, limit: number): Promise<{ count: number; mails: MailSheet[] }> {
   const rows = await db.query<MailSheet & { count: number }>(
     'mail_troubles',

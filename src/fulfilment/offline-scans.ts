@@ -13,7 +13,7 @@ export interface WrittenScan {
 
 export type ScanOutcome = ScanStanding | StrangeScan;
 
-/** No code of ours, or of another event: such a gate should have let nobody in with it. */
+/** A code that is not ours, or of another event. The gate should not have accepted it. */
 export interface StrangeScan {
   scan: string;
   kind: 'forged' | 'other_event';
@@ -39,7 +39,7 @@ export async function takeScans(
   return judged.map((one) => (typeof one === 'number' ? standings[one]! : one));
 }
 
-/** Of a file of them, times as ISO 8601; null when it is none. */
+/** Parses a file of scans, times as ISO 8601. Returns null if it is no such file. */
 export function readWrittenScans(text: string): WrittenScan[] | null {
   try {
     const list = JSON.parse(text) as unknown;
@@ -59,7 +59,7 @@ function writtenScan(one: unknown): WrittenScan {
   return { code, scan, gate: (gate as string | undefined) ?? null, at: time };
 }
 
-/** What the record cannot keep. */
+/** Characters that the record cannot store. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what it looks for
 const unstorable = /[\u0000\p{Surrogate}]/u;
 const isText = (value: unknown, lengthMax: number): value is string =>

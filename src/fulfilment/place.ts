@@ -10,7 +10,7 @@ export interface Place {
   number: string;
 }
 
-/** Null: the plan has no such seat any more. */
+/** Returns null if the plan no longer has the seat. */
 export function placeOf(house: Pick<House, 'layout' | 'seats'>, seat: SeatNo): Place | null {
   const facts = house.seats[seat];
   if (!facts) return null;
@@ -18,7 +18,7 @@ export function placeOf(house: Pick<House, 'layout' | 'seats'>, seat: SeatNo): P
   return { seat, section, row: facts.row, number: facts.label };
 }
 
-/** For whoever stands at the door: "Block A, row 3, seat 12". */
+/** The text for gate staff: "Block A, row 3, seat 12". */
 export function placeText({ section, row, number }: Omit<Place, 'seat'>): string {
   return [section, row && `row ${row}`, number && `seat ${number}`].filter((part) => part !== '').join(', ');
 }

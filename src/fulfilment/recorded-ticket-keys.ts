@@ -3,8 +3,8 @@ import type { Db } from '../postgres/db.ts';
 /** Statements about the public keys that tickets were signed with (functions/entry.sql). */
 
 /**
- * Records the key that a process starts with. `keyId`: hex, as codes name it; `publicKey`: PEM (SPKI).
- * `first`: nobody started with it before; `others`: how many more keys this installation knows.
+ * Records the key that a process starts with. `keyId`: hex, as in codes; `publicKey`: PEM (SPKI).
+ * `first`: no process started with it before; `others`: the number of other keys that this installation knows.
  */
 export async function ticketKeySeen(
   db: Db,

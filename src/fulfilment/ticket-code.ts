@@ -13,10 +13,10 @@ import { assert } from '../core/outcome.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 
 /**
- * What stands in a ticket's QR code: who may enter, provable offline with the public key alone (Ed25519, RFC 8032).
- * Layout, 93 bytes: version 1, key id 4, ticket 16, event uint32, seat uint32, and a signature of 64 over all before it;
- * written in base32 (RFC 4648, unpadded): its letters fit a QR code's compact alphanumeric mode, and unlike base45 it has
- * no space to lose when somebody copies it by hand.
+ * The contents of a ticket's QR code: who may enter, provable offline with the public key alone (Ed25519, RFC 8032).
+ * Layout, 93 bytes: version 1, key id 4, ticket 16, event uint32, seat uint32, and a signature of 64 over all bytes before it;
+ * written in base32 (RFC 4648, unpadded). Its letters fit a QR code's compact alphanumeric mode, and unlike base45 it has no
+ * space that a person could lose when copying it by hand.
  */
 export interface TicketCode {
   /** UUID of the ticket. */
@@ -29,12 +29,12 @@ export type TicketCodeRead =
   | { kind: 'valid'; code: TicketCode }
   /** No code of ours by its form. */
   | { kind: 'unreadable' }
-  /** Of a key that is none of those given: another installation's. */
+  /** Signed with a key that is not in the list: another installation's. */
   | { kind: 'other_key'; keyId: string }
   /** Altered or forged. */
   | { kind: 'forged' };
 
-/** For whoever stands at the door. */
+/** Messages for gate staff. */
 export const codeRefusals: Record<Exclude<TicketCodeRead['kind'], 'valid'>, string> = {
   unreadable: 'This is no ticket code of ours.',
   other_key: 'This code was signed with another key.',
@@ -73,8 +73,8 @@ export function signTicketCode(key: TicketKey, code: TicketCode): string {
 }
 
 /**
- * By whichever of the keys the code names. Needs no network and no database: only says that we issued it, not that it was not
- * cancelled or used since.
+ * Verifies a code with the key that it names. Needs no network and no database: it only proves that we issued the code, not
+ * that the ticket was not cancelled or used since.
  */
 export function verifyTicketCode(keys: TicketKeys, text: string): TicketCodeRead {
   const bytes = fromBase32(text.trim().toUpperCase());
@@ -111,8 +111,8 @@ export function ticketKeyPem(publicKey: KeyObject): string {
 }
 
 /**
- * The key that signs tickets: made once, kept in the data folder (0600); the public half beside it, for the scanners.
- * Whoever has several machines copies the folder's file to each.
+ * The key that signs tickets: created once, stored in the data folder (0600), with the public half next to it for the scanners.
+ * An operator with several machines copies the file to each.
  */
 export function ticketKeyFiles(dataDir: string): { privateKey: string; publicKey: string } {
   return {

@@ -142,7 +142,7 @@ function paintHead({ painter, issued, timeZone }: Page, box: Box, size: number):
   return issued.venue ? painter.text(plain(issued.venue), { ...facts, y: y + 2, color: grey }) : y;
 }
 
-/** Section, row and seat side by side: what the person at the door and the one who looks for the seat both read. */
+/** Section, row and seat next to each other: gate staff and the person who looks for the seat both read them. */
 function paintPlace({ painter, ticket }: Page, box: Box): number {
   const parts: [label: string, value: string, share: number][] = [
     ['Section', plain(ticket.section), 2],

@@ -11,7 +11,7 @@ export interface TicketKeyring {
    * so that forged codes make no load; when the record cannot be asked, that is a fault and not a refusal.
    */
   verify(text: string): Promise<TicketCodeRead>;
-  /** Each of them, read anew: the own one first, then the one that was started with last. */
+  /** Reads all keys again: the own one first, then the one that a process started with last. */
   all(): Promise<KeyObject[]>;
 }
 

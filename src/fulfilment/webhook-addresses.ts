@@ -4,8 +4,9 @@ import ipaddr from 'ipaddr.js';
 import type { Clock } from '../runtime/clock.ts';
 
 /**
- * Where webhooks may go. An organiser names the address, and the server that sends stands inside a network: without this rule
- * he could have it talk to the database's machine or to a cloud's metadata (server-side request forgery, OWASP ASVS 5.0 1.3.6).
+ * The addresses that webhooks may be sent to. An organiser names the address, and the server that sends is inside a network:
+ * without this rule the organiser could have it call the database's machine or a cloud's metadata (server-side request forgery,
+ * OWASP ASVS 5.0 1.3.6).
  */
 export interface AddressRule {
   /** Loopback, private and link-local addresses too, and http: for tests and receivers in one's own network. */
@@ -35,7 +36,7 @@ export function hostOf(url: URL): string {
 const ownNetwork =
   'For receivers in your own network start Onsale, and its command line, with ONSALE_WEBHOOKS_PRIVATE=yes.';
 
-/** What keeps this text from being an endpoint's address, as a sentence; null: nothing that can be seen before it is called. */
+/** Why this text cannot be an endpoint's address, as a sentence. Null if no fault can be seen before it is called. */
 export function urlFault(text: string, rule: AddressRule): string | null {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol)) return 'Enter an https:// address.';
@@ -97,7 +98,7 @@ export async function allowedTarget(
   return { url, addresses: await allowedAddresses(hostOf(url), { privateAllowed }, ask, signal) };
 }
 
-/** Milliseconds that whoever enters an address waits for name servers. */
+/** Milliseconds that the person who enters an address waits for name servers. */
 const entryPatienceMs = 5_000;
 const unknownName =
   'The name has no address yet, or the name servers did not answer. It was accepted, and is looked up again for each delivery: check the spelling.';

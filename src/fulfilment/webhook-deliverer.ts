@@ -28,12 +28,12 @@ export interface WebhookTimes {
   gapMs: number;
   /** …up to this. */
   gapMaxMs: number;
-  /** After so long in vain a delivery is given up, and its endpoint disabled. */
+  /** After this time without success a delivery is given up, and its endpoint disabled. */
   giveUpMs: number;
-  /** An endpoint's rest after `failuresMax` attempts in vain in a row; twice as long after each further one… */
+  /** An endpoint's pause after `failuresMax` failures in a row; twice as long after each further one… */
   restMs: number;
   restMaxMs: number;
-  /** A claim lapses then: whoever made it is dead. Longer than an attempt may take. */
+  /** After this time a claim lapses, because its process is dead. Longer than an attempt may take. */
   leaseMs: number;
 }
 
@@ -52,7 +52,7 @@ const usualTimes: WebhookTimes = {
  * and the others wait. Their number is bounded instead (`webhookBounds.endpointsMax`).
  */
 export const perEndpoint = 4;
-/** In vain in a row; then an endpoint rests, and is asked with one delivery at a time until it takes one. */
+/** After so many failures in a row, an endpoint pauses and is then tried with one delivery at a time until it accepts one. */
 const failuresMax = 3;
 const lookEveryMs = 500;
 /** At least, also when places become free all the time: 200 deliveries a second an endpoint, 50 questions to Postgres. */

@@ -3,7 +3,7 @@ import type { Db } from '../postgres/db.ts';
 
 /** Statements about webhook endpoints and what they are owed (functions/webhooks.sql). Times are epoch ms. */
 
-/** What others can be told of. `webhook.trial` comes only when somebody asks for it. */
+/** The event types that other systems can be notified about. `webhook.trial` is sent only on request. */
 export const happenings = [
   'order.confirmed',
   'order.cancelled',
@@ -35,7 +35,7 @@ export const webhookBounds = {
 export interface WebhookEndpoint {
   endpoint: string;
   url: string;
-  /** Public id; null: of every event. */
+  /** Public id. Null means every event. */
   event: string | null;
   happenings: WebhookHappening[];
   note: string | null;
@@ -43,7 +43,7 @@ export interface WebhookEndpoint {
   /** A sentence for the operator; null while active. */
   disabledWhy: string | null;
   disabledAt: number | null;
-  /** Attempts in vain since the last that worked. */
+  /** Failures since the last success. */
   failures: number;
   failingSince: number | null;
   restsUntil: number | null;
@@ -51,7 +51,7 @@ export interface WebhookEndpoint {
   createdAt: number;
   /** Deliveries that it has not taken yet. */
   due: number;
-  /** Those that count, oldest first; what they are is shown only when they are made. */
+  /** Valid secrets, oldest first. A secret itself is shown only when it is created. */
   secrets: { createdAt: number; until: number | null }[];
 }
 
@@ -62,11 +62,11 @@ export interface WebhookDelivery {
   what: string;
   state: 'due' | 'delivered' | 'failed' | 'dropped';
   attempts: number;
-  /** When it is sent next; null: not by itself. */
+  /** Time of the next attempt. Null if there is no automatic one. */
   dueAt: number | null;
   createdAt: number;
   updatedAt: number;
-  /** Of the last attempt. */
+  /** HTTP status of the last attempt. */
   status: number | null;
   error: string | null;
   durationMs: number | null;
@@ -75,7 +75,7 @@ export interface WebhookDelivery {
 export interface WebhookAttempt {
   attempt: number;
   at: number;
-  /** HTTP; null: no answer came. */
+  /** HTTP status. Null if there was no response. */
   status: number | null;
   /** Null with a status: it was taken. Null without one: the process died, or it is under way. */
   error: string | null;
@@ -101,7 +101,7 @@ export async function findEndpoint(db: Db, endpoint: string): Promise<WebhookEnd
 
 export interface NewEndpoint {
   endpoint: string;
-  /** Null: of every event. */
+  /** Null means every event. */
   event: EventNo | null;
   url: string;
   happenings: readonly WebhookHappening[];
@@ -266,7 +266,7 @@ export interface AttemptRecord {
   delivery: string;
   attempt: number;
   status: number | null;
-  /** In our words; null: it was taken. */
+  /** Our description of the failure. Null if it was accepted. */
   error: string | null;
   durationMs: number;
   gapMs: number;
@@ -287,7 +287,7 @@ export async function recordAttempt(db: Db, went: AttemptRecord): Promise<Webhoo
   return rows[0]!.state;
 }
 
-/** Answers how many deliveries went. */
+/** Returns the number of deleted deliveries. */
 export async function tidyDeliveries(db: Db, keepDays: number, limit: number): Promise<number> {
   const rows = await db.query<{ gone: number }>('webhook_tidy', 'SELECT webhook_tidy($1, $2) AS gone', [
     keepDays,

@@ -6,10 +6,13 @@ import { AddressRefused, type AddressRule, allowedTarget, type Resolve } from '.
 import type { TakenDelivery } from './webhook-endpoints.ts';
 import { attemptHeader, deliveryHeader, signatureHeader, signatureOf } from './webhook-signature.ts';
 
-/** What came of one attempt: taken (2xx), or why not, in our words. Nothing that a receiver writes is in it but its status. */
+/**
+ * The result of one attempt: accepted (2xx), or why not, in our words. It contains nothing that the receiver wrote except its
+ * status.
+ */
 export interface SendOutcome {
   status: number | null;
-  /** Null: taken. */
+  /** Null if it was accepted. */
   error: string | null;
   durationMs: number;
 }
@@ -25,7 +28,7 @@ export interface WebhookSenderOptions extends AddressRule {
 export type SendWebhook = (delivery: TakenDelivery, signal?: AbortSignal) => Promise<SendOutcome>;
 
 export const webhookTimeoutMs = 10_000;
-/** Of an answer's body: read away so that the receiver sees an orderly end, then cut. */
+/** Bytes of a response's body that are read so that the receiver sees an orderly end; then the connection is cut. */
 const answerBytesMax = 64 * 1024;
 const headBytesMax = 16 * 1024;
 
@@ -167,7 +170,7 @@ function post(url: URL, delivery: TakenDelivery, parts: PostParts): Promise<numb
       socket.destroy();
     });
     sent.on('error', ended);
-    // However it went: some ends are told in no other way.
+    // Called for every end, because some ends are reported in no other way.
     sent.on('close', () => ended(new ConnectionCut()));
     sent.end(body);
   });

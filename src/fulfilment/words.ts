@@ -40,7 +40,7 @@ export function priceWords({ price, fee }: Pick<IssuedSeat, 'price' | 'fee'>, cu
   return fee === 0 ? sum : `${sum} incl. ${moneyWords(fee, currency)} fee`;
 }
 
-/** `Saturday, 5 December 2026 at 19:30 CET`: whoever travels is told whose clock it is. */
+/** `Saturday, 5 December 2026 at 19:30 CET`: the time zone is named for buyers who travel. */
 export function timeWords(at: number, timeZone: string): string {
   const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'full', timeZone }).format(at);
   const time = new Intl.DateTimeFormat('en-GB', {
@@ -59,8 +59,8 @@ const fromRightToLeft =
   /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 
 /**
- * Foreign text within a sentence of ours. One that is written from right to left is set apart by the marks of Unicode's bidirectional
- * algorithm (UAX #9: FSI … PDI): our words around it stay in their order, whoever shows them.
+ * Foreign text within one of our sentences. Text that is written from right to left is enclosed in the marks of Unicode's
+ * bidirectional algorithm (UAX #9: FSI … PDI), so that our words around it keep their order in every program that shows them.
  */
 export function isolated(text: string): string {
   const shown = plain(text);

@@ -10,15 +10,15 @@ export interface AccessCode {
   id: string;
   /** In its one form, see `canonicalCode`. */
   code: string;
-  /** Those that were made in one act, and their name for people. */
+  /** The codes that were created together, and their name for people. */
   batch: string;
   label: string;
   categories: string[];
   kinds: string[];
   presale: boolean;
-  /** Orders; null: any number. */
+  /** Number of orders. Null means any number. */
   usesMax: number | null;
-  /** Seats of one order; null: as many as anybody may hold. */
+  /** Seats of one order. Null means no limit beyond the event's own. */
   seatsMax: number | null;
   /** Orders that were not ended unpaid. */
   used: number;
@@ -28,7 +28,7 @@ export interface AccessCode {
 }
 
 export const codeLimits = {
-  /** Of one batch. */
+  /** Codes of one batch. */
   codesMax: 10_000,
   labelMax: 100,
   usesMax: 1_000_000,
@@ -97,7 +97,7 @@ export async function createCodes(db: Db, command: CreateCodesCommand): Promise<
   return rows[0]!.result;
 }
 
-/** How many were revoked just now; null: there is no such code. Orders that were made with them go on. */
+/** Returns how many were revoked by this call. Null if there is no such code. Orders that were made with them continue. */
 export async function revokeCodes(
   db: Db,
   command: { event: EventNo; actor: string; batch?: string; code?: string },
@@ -119,7 +119,7 @@ export interface CodeBatch {
   presale: boolean;
   codes: number;
   revoked: number;
-  /** Orders that its codes allow; null: any number. */
+  /** Orders that its codes allow. Null means any number. */
   usesMax: number | null;
   used: number;
   seatsMax: number | null;
@@ -145,7 +145,7 @@ export async function listBatches(db: Db, event: EventNo): Promise<CodeBatch[]> 
   );
 }
 
-/** By code, from the one after `after` on. */
+/** Sorted by code, from the one after `after` on. */
 export async function listCodes(
   db: Db,
   event: EventNo,
@@ -160,7 +160,7 @@ export async function listCodes(
   return rows.map(({ result }) => result);
 }
 
-/** What a code is good for just now, as one look at it says; the reserve that uses it decides. */
+/** The rights of a code at the moment of a look-up. The reserve that uses it decides. */
 export interface CodeLook {
   id: string;
   code: string;
@@ -168,11 +168,11 @@ export interface CodeLook {
   kinds: string[];
   presale: boolean;
   seatsMax: number | null;
-  /** Null: it can be used. */
+  /** Null if it can be used. */
   refusal: 'ended' | 'used_up' | null;
 }
 
-/** `code` in its one form; null: the event has no such code. */
+/** `code` in its canonical form. Null if the event has no such code. */
 export async function lookAtCode(db: Db, event: EventNo, code: string): Promise<CodeLook | null> {
   const rows = await db.query<CodeLook>(
     'access_code_look',

@@ -3,13 +3,16 @@ import { domainToASCII } from 'node:url';
 /** Domains whose mailboxes ignore dots in the local part, by the domain that all of them are counted as. */
 const dotless: Record<string, string> = { 'gmail.com': 'gmail.com', 'googlemail.com': 'gmail.com' };
 
-/** What the platform that embeds the sale calls its accounts; never the same as an address, which anybody may type. */
+/**
+ * The name of an account on the platform that embeds the sale. It can never equal an e-mail address, which any visitor may
+ * type.
+ */
 export const platformAccount = (subject: string): string => `sub:${subject}`;
 
 /** Whether a name is a platform's account, not an address or a browser. */
 export const isPlatformAccount = (name: string): boolean => /^sub:[\x21-\x7e]{1,200}$/.test(name);
 
-/** An account as an organiser names it: by address, or `sub:` and the platform's name. Null: it is neither. */
+/** Parses the organiser's name of an account: an address, or `sub:` and the platform's name. Null if it is neither. */
 export function accountNamed(text: string): string | null {
   if (isPlatformAccount(text)) return text;
   const account = accountOf(text);
@@ -17,10 +20,10 @@ export function accountNamed(text: string): string | null {
 }
 
 /**
- * The account that limits count by: the address without what makes many spellings of one mailbox. Case and Unicode forms,
- * the `+tag` of subaddressing (RFC 5233), the two spellings of an internationalised domain, and dots where the provider is
- * known to ignore them. Mail goes to the address as it was typed. An address that nobody proved stays a weak limit: it only
- * takes a second mailbox to get around it.
+ * The account that limits count by: the address without the parts that give one mailbox many spellings. These are case and
+ * Unicode forms, the `+tag` of subaddressing (RFC 5233), the two spellings of an internationalised domain, and dots where the
+ * provider is known to ignore them. Mail goes to the address as it was typed. An address that was not verified stays a weak
+ * limit: a second mailbox is enough to get around it.
  */
 export function accountOf(email: string): string {
   const plain = email.normalize('NFKC').trim().toLowerCase().normalize('NFKC');

@@ -22,14 +22,14 @@ export interface AuditEntry {
   at: number;
   actor: string;
   action: string;
-  /** Null: of no one event. */
+  /** Null if the entry is not about one event. */
   event: EventId | null;
   detail: Record<string, unknown>;
 }
 
 export interface AuditPage {
   entries: AuditEntry[];
-  /** `before` of the next page; null: this was the last one. */
+  /** `before` of the next page. Null if this was the last one. */
   next: number | null;
 }
 

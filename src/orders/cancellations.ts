@@ -14,7 +14,7 @@ export interface CancellationWish {
   perSecond: number;
 }
 
-/** What cancelling would do now; amounts in minor units. */
+/** The effect that cancelling would have now. Amounts in minor units. */
 export interface CancellationPreview {
   /** Paid ones, with those whose capture is on its way. */
   orders: number;
@@ -36,7 +36,7 @@ export interface Cancellation extends CancellationWish {
   currency: string;
   /** Refunds that it made, by how they stand, minor units. */
   refunds: Counts;
-  /** Those of the event that were made before. */
+  /** Refunds of the event that were made before. */
   earlier: Counts;
   /** Orders that were closed unpaid. */
   closed: number;
@@ -67,7 +67,7 @@ export type StartCancellationOutcome =
   | { kind: 'started'; holds: number }
   /** It was cancelled before. */
   | { kind: 'already' }
-  /** The code is wrong, too old, used, or was given out for another wish or to somebody else. */
+  /** The code is wrong, too old, used, or was issued for another request or to another organiser. */
   | { kind: 'not_confirmed' }
   | { kind: 'not_published' };
 
@@ -87,7 +87,7 @@ export type CancelledOrder =
   /** A call is in flight, or nothing is left to do. */
   | { kind: 'left' };
 
-/** What became of one order. */
+/** The result for one order. */
 export interface OrderOutcome {
   order: OrderId;
   account: string;
@@ -101,7 +101,7 @@ export interface OrderOutcome {
 /** The cancelling of events in the record; each call is one step. */
 export interface CancellationRecord {
   preview(event: EventNo, fees: CancellationWish['fees']): Promise<CancellationPreview>;
-  /** Writes a code's hash down with what it stands for; it lives for `ttlMs`. */
+  /** Stores a code's hash with its request. It is valid for `ttlMs`. */
   ask(command: {
     event: EventNo;
     actor: string;
@@ -129,7 +129,7 @@ export interface CancellationRecord {
   /** Sales of the event of which another amount was captured: they are given back like all others. */
   capturedOtherwise(event: EventNo): Promise<{ operation: OperationId; actor: string }[]>;
   giveBack(operation: OperationId, actor: string, endKey: string): Promise<OperatorStep>;
-  /** All failed refunds of the event are to be tried again; how many, null: it is not being cancelled. */
+  /** Retries all failed refunds of the event. Returns their number, or null if the event is not being cancelled. */
   retryFailed(event: EventNo, actor: string): Promise<number | null>;
   /** Order by order, by id, from the one after `after`. */
   outcomes(event: EventNo, after: OrderId | null, limit: number): Promise<OrderOutcome[]>;

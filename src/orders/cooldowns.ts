@@ -5,11 +5,11 @@ import type { Logger } from '../runtime/log.ts';
 import type { Loops } from '../runtime/loops.ts';
 
 /**
- * Who lets holds end unpaid again and again waits before the next one. Counted in Postgres when a hold's end is known; a claim
- * asks only this process's memory. Nothing of it decides who gets a seat, so nothing of it has to be exact: from the end of a
- * hold to the refusal of the next, up to `flushMs` + `judgeMs` + `refreshMs` pass (about five seconds), in which one more hold
- * may be asked for. A browser that throws its cookie away is a new visitor, and joins the line again; its address range goes on
- * counting, and gets fewer seats at once (`addressSeatsNow` in limits.ts).
+ * A holder whose holds end unpaid again and again waits before the next one. Postgres counts when a hold's end is known; a
+ * claim reads only this process's memory. It does not decide which claim gets a seat, so it need not be exact: from the end of
+ * a hold to the refusal of the next one up to `flushMs` + `judgeMs` + `refreshMs` pass (about five seconds), in which one more
+ * hold may be requested. A browser that deletes its cookie is a new visitor and joins the queue again; its address range
+ * continues to count, and gets fewer seats at once (`addressSeatsNow` in limits.ts).
  */
 
 /** Notes wait so long in a web process; a process that is killed loses them, and its visitors are the better for it. */
@@ -31,13 +31,13 @@ export interface Cooldown {
   leftMs: number;
   /** Holds that ended unpaid, one after the other. */
   unpaid: number;
-  /** Whom it is for, the visitor or the account: by this an exception lifts it. */
+  /** The visitor or the account that it applies to. An exception lifts it by this reference. */
   reference: string;
 }
 
-/** What a web process knows of cooldowns, and what it tells about the holds that it granted. */
+/** A web process's copy of the cooldowns, and its reports about the holds that it granted. */
 export interface Cooldowns {
-  /** The cooldown that keeps this holder from a new hold; null: none. Reads memory only. */
+  /** The cooldown that keeps this holder from a new hold. Null if there is none. Reads memory only. */
   of(event: EventNo, visitor: Visitor, holder: Holder): Cooldown | null;
   /** Holds of this address range that ended unpaid without a purchase in between, as `addressSeatsNow` takes it. */
   unpaidFrom(event: EventNo, address: string): number;
@@ -70,7 +70,7 @@ export function createCooldowns(options: { db: Db; clock: Clock; log: Logger }):
   const known = new Map<string, { until: number; ends: number; unpaid: number }>();
   let granted: Note[] = [];
   let over: { event: EventNo; hold: HoldId; how: 'released' | 'replaced' | 'paid' }[] = [];
-  /** Of the last reading, by Postgres's clock. */
+  /** Time of the last reading, by Postgres's clock. */
   let readAt: number | null = null;
 
   const keyOf = (event: EventNo, kind: Kind, subject: string) => `${event}/${kind}/${subject}`;
@@ -171,7 +171,10 @@ interface CooldownRow {
   unpaid: number;
 }
 
-/** Those that changed since then (epoch ms by Postgres's clock), or all that are in force; with the time of the reading. */
+/**
+ * Returns the cooldowns that changed since then (epoch ms by Postgres's clock), or all that are in force, with the time of the
+ * reading.
+ */
 async function changedCooldowns(db: Db, since: number | null): Promise<{ at: number; rows: CooldownRow[] }> {
   // The time comes even without a row. Two statements, so that each finds its index.
   const [name, which, values] =
@@ -189,7 +192,7 @@ async function changedCooldowns(db: Db, since: number | null): Promise<{ at: num
   return { at: rows[0]!.at, rows: rows.filter(({ event }) => event !== null) };
 }
 
-/** Judges what is due, in steps that each take little; for the worker. Answers how many holds were looked at. */
+/** Processes the ends of holds that are due, in small steps; for the worker. Returns the number of processed holds. */
 export async function judgeHoldEnds(db: Db): Promise<number> {
   let looked = 0;
   for (let pass = 0; pass < judgePassesMax; pass += 1) {

@@ -53,14 +53,14 @@ export interface Allowance {
   reason: string;
   actor: string;
   createdAt: number;
-  /** Null: until it is ended. */
+  /** Null means until it is ended. */
   until: number | null;
   endedAt: number | null;
   endedBy: string | null;
   inForce: boolean;
 }
 
-/** What counts against a buyer's limits, to explain why the buyer was refused. */
+/** The counts against a buyer's limits, to explain why the buyer was refused. */
 export interface BuyerStanding {
   reference: string;
   /** Seats of paid and confirmed orders, refunded ones left out; of orders that are not paid yet. */
@@ -99,12 +99,12 @@ export async function findBuyer(db: Db, event: EventNo, reference: string): Prom
   return row!.result;
 }
 
-/** Whom an exception is for: named in one of three ways; an order stands for its account and its browser. */
+/** The buyer of an exception, named in one of three ways. An order names its account and its browser. */
 export type AllowedBuyer = { account: string } | { visitor: Visitor } | { order: OrderId };
 
 export type AllowOutcome = { kind: 'allowed'; allowance: Allowance } | { kind: 'unknown_order' };
 
-/** Lifts every limit of the event for one buyer, and ends his cooldown. `until`: epoch ms. */
+/** Lifts every limit of the event for one buyer, and ends their cooldown. `until`: epoch ms. */
 export async function allowBuyer(
   db: Db,
   command: { event: EventNo; actor: string; buyer: AllowedBuyer; reason: string; until: number | null },

@@ -4,8 +4,8 @@ import type { Db } from '../postgres/db.ts';
 import type { MoneyOperation } from './record.ts';
 
 /**
- * Orders of which nobody can say yet how their money ends: a call whose answer was lost, a reservation that is being
- * cancelled, a sale that is not taken yet. Counted by the operation that is under way, its state and how long it has been.
+ * Orders whose payment has an unknown outcome: a call whose response was lost, a reservation that is being cancelled, a sale
+ * that is not captured yet. Counted by the operation that is under way, its state and its age.
  */
 export interface AmbiguousOrders {
   kind: MoneyOperation['kind'];
@@ -13,7 +13,7 @@ export interface AmbiguousOrders {
   /** The orders' state. */
   order: OrderState;
   orders: number;
-  /** Of them, those that something does not fit with. */
+  /** Those among them with a contradiction. */
   attention: number;
   underMinute: number;
   underTenMinutes: number;
@@ -23,12 +23,12 @@ export interface AmbiguousOrders {
   oldestMs: number;
 }
 
-/** What a call on its way, and a buyer at his bank, take; beyond it an order counts as ambiguous. */
+/** A call on its way, and a buyer at the bank, take this long. After it an order counts as ambiguous. Seconds. */
 const quietSeconds = 30;
 
 /**
- * Of one event, or of all. A few rows, whatever is under way; reads what is not settled only. A refund that the bank has
- * accepted and not paid out yet is none of them: its end is known, only its day is not (`refundsAtBank`).
+ * For one event, or for all. Returns a few rows, whatever is under way, and reads only what is not settled. A refund that the
+ * bank has accepted and not paid out yet is not counted: its end is known, only its day is not (`refundsAtBank`).
  */
 export async function ambiguousOrders(db: Db, event: EventNo | null): Promise<AmbiguousOrders[]> {
   return db.query<AmbiguousOrders>(

@@ -28,7 +28,7 @@ export interface ListedEntry {
   event: EventId | null;
   eventNo: EventNo | null;
   seats: number[];
-  /** Of the operation, the refund or the order. */
+  /** Amount of the operation, the refund or the order. */
   amount: number | null;
   currency: string | null;
   /** Last state that the provider reported. Null if it has reported none. */
@@ -170,7 +170,7 @@ export async function dismissEvents(
   return rows[0]!.result;
 }
 
-/** The refund that an operation is an attempt of; null: of none. */
+/** Returns the refund that an operation is an attempt of. Null if it is not one. */
 export async function refundOfOperation(db: Db, operation: OperationId): Promise<string | null> {
   const rows = await db.query<{ refund: string | null }>(
     'operator_refund',
@@ -180,7 +180,10 @@ export async function refundOfOperation(db: Db, operation: OperationId): Promise
   return rows[0]?.refund ?? null;
 }
 
-/** What ended an entry that is not on the list any more; `other`: the worker, or an action elsewhere. Null: there was none. */
+/**
+ * Returns the action that ended an entry which is no longer on the list; `other` for the worker, or an action elsewhere. Null
+ * if there was no such entry.
+ */
 export async function endOfEntry(db: Db, entry: string): Promise<EntryAction | 'other' | null> {
   const at = entry.indexOf('-');
   const [source, id] = [entry.slice(0, at), entry.slice(at + 1)];

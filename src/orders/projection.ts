@@ -5,7 +5,7 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { Db } from '../postgres/db.ts';
 import type { DecidedSeat } from './record.ts';
 
-/** What the record decided and an arbiter of another store has to be told. */
+/** The decisions of the record that have to be reported to an arbiter in another store. */
 
 export async function decidedPhase(db: Db, event: EventNo): Promise<{ phase: Phase; version: number }> {
   const [row] = await db.query<{ phase: Phase; version: number }>(
@@ -33,7 +33,7 @@ export interface OrderedHolds {
   ended: HoldId[];
 }
 
-/** Of the orders that changed within the last `withinMs`, and, with `open`, of all that are not paid yet. */
+/** Returns the holds of orders that changed within the last `withinMs`, and with `open` of all unpaid orders. */
 export async function orderedHolds(
   db: Db,
   event: EventNo,

@@ -4,7 +4,7 @@ import type { OrderState } from '../core/order.ts';
 import type { Db } from '../postgres/db.ts';
 
 /**
- * What the comparison with the payment provider reads of the record, and where it keeps what it found. The steps are in
+ * The data of the record that is compared with the payment provider, and the stored findings. The steps are in
  * functions/provider.sql. Times are epoch ms, amounts minor units.
  */
 
@@ -41,7 +41,7 @@ export interface OrderMoney {
   currency: string;
   /** A money operation is at work, or an authorisation waits to be confirmed: the saga's own reconciler has it. */
   underWay: boolean;
-  /** By the provider's object, every one that the order knows. */
+  /** Keyed by the provider's object: every one that the order knows. */
   payments: { object: string; captured: number; refunded: number }[];
 }
 
@@ -59,10 +59,10 @@ export interface ReconcileRun {
   finishedAt: number | null;
 }
 
-/** A run that nobody else works on for so long after its last page. */
+/** Lease of a run: after this long without a new page another process may take it over. */
 export const runLeaseMs = 120_000;
 
-/** The scheduled run that is due, claimed; null: none is, or another process is at it. */
+/** Claims the scheduled run that is due. Null if none is due, or another process works on it. */
 export async function dueRun(
   db: Db,
   owner: string,
@@ -103,7 +103,7 @@ export interface RunPage {
   fitting: readonly string[];
 }
 
-/** Keeps what a page came to and where to go on; null: the run is another process's by now. */
+/** Stores the result of a page and the place to continue. Null if the run belongs to another process by now. */
 export async function advanceRun(
   db: Db,
   owner: string,
@@ -136,7 +136,7 @@ export async function lastRun(db: Db): Promise<ReconcileRun | null> {
   return rows[0]?.run ?? null;
 }
 
-/** What was taken without a sale is given back by its ending: there the last answer has both sums. */
+/** Money that was taken without a sale is given back when its operation ends: the last response has both sums. */
 const orderMoney = `
   SELECT o.order_id AS "order", e.event_id AS event, o.state, o.amount::float8 AS amount, o.currency,
          coalesce(m.under_way, false) AS "underWay", coalesce(m.payments, '[]') AS payments
@@ -168,7 +168,7 @@ export async function moneyOfOrders(db: Db, orders: readonly string[]): Promise<
   return new Map(rows.map((row) => [row.order, row]));
 }
 
-/** The money of the order that knows this object; null: none does. */
+/** Returns the money of the order that has this object. Null if none has it. */
 export async function moneyOfObject(db: Db, object: string): Promise<OrderMoney | null> {
   const rows = await db.query<OrderMoney>(
     'reconcile_order_of_object',
@@ -182,7 +182,7 @@ const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$
 
 export interface OpenedPayment {
   order: OrderId;
-  /** Null: the call never answered. */
+  /** Null if the call never got a response. */
   object: string | null;
   seen: boolean;
   /** Where the next page begins. */
@@ -225,7 +225,7 @@ export async function soldUnpaid(db: Db, run: ReconcileRun, limit: number): Prom
 const findingColumns = `finding_id AS finding, kind, subject, order_id AS "order", object, says, detail,
   first_seen_at AS "firstSeenAt", last_seen_at AS "lastSeenAt", settled_at AS "settledAt", settled_by AS "settledBy", note`;
 
-/** What is on the list, oldest first. */
+/** Returns the findings on the list, oldest first. */
 export async function openFindings(db: Db, limit: number): Promise<Finding[]> {
   return db.query<Finding>(
     'reconcile_findings_open',
@@ -234,7 +234,7 @@ export async function openFindings(db: Db, limit: number): Promise<Finding[]> {
   );
 }
 
-/** What was taken off it, newest first. */
+/** Returns the findings that were taken off it, newest first. */
 export async function settledFindings(db: Db, limit: number): Promise<Finding[]> {
   return db.query<Finding>(
     'reconcile_findings_settled',

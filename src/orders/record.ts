@@ -21,13 +21,13 @@ export interface EventRecord {
   prices: Record<string, number>;
   settings: EventSettings;
   phase: Phase;
-  /** Of the operator's controls; every change names the version it replaces. */
+  /** Version of the operator's controls; every change names the version that it replaces. */
   version: number;
   message: string | null;
   rateCeiling: number | null;
   layoutHash: string | null;
   seatCount: number;
-  /** By Postgres's clock, when the record was read: the sale is not open to everybody yet. Absent: it is. */
+  /** True while the sale is not open to every buyer yet, by Postgres's clock, when the record was read. */
   presale?: boolean;
 }
 
@@ -36,7 +36,7 @@ export interface EventSettings {
   holdTtlMs: number;
   /** Seats held, or reserved and unpaid, per holder (S7). */
   holdSeatsMax: number;
-  /** Seats bought per account; null: no limit (P7). */
+  /** Seats bought per account. Null means no limit (P7). */
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
@@ -53,20 +53,20 @@ export interface EventSettings {
   /** For who lets holds end unpaid again and again; absent or null: none. */
   cooldown?: CooldownRule | null;
   /**
-   * Counters that number the line, 1 to 16; absent: 1, strict order of arrival. More only where one counter cannot serve
-   * the arrivals: order across them is kept to within about a second.
+   * Number of counters that issue queue numbers, 1 to 16. Undefined means 1, with strict order of arrival. More are only needed
+   * if one counter cannot serve the arrivals: the order across them is kept to within about a second.
    */
   queueShards?: number;
   /** Minor units, added to each seat's price and once to an order. */
   seatFee: number;
   orderFee: number;
-  /** Kinds of buyers beside `full`, with their prices; absent: none. */
+  /** Ticket types other than `full`, with their prices. Undefined if there are none. */
   kinds?: BuyerKind[];
-  /** Categories that only an access code opens; absent: none. */
+  /** Categories that need an access code. Undefined if there are none. */
   lockedCategories?: string[];
   /** Epoch ms; from then until the sale opens to everybody those may buy whose code opens the presale. Absent or null: none. */
   presaleAt?: number | null;
-  /** Fixed at publishing; absent: one partition. */
+  /** Fixed when the event is published. Undefined means one partition. */
   partitions?: PartitionSetting[];
 }
 
@@ -79,12 +79,12 @@ export const eventSettingsDefault: EventSettings = {
   orderFee: 0,
 };
 
-/** What the arbiter of a partition is just now. */
+/** The current arbiter of a partition. */
 export interface PartitionMode {
   partition: PartitionNo;
   mode: 'postgres' | 'moving' | 'redis';
   epoch: number;
-  /** The configured Redis that the partition is pinned to; null: the default one. */
+  /** The configured Redis that the partition is pinned to. Null is the default one. */
   store: string | null;
   /** In `redis` mode: the runs that are trusted with it (redis/run.ts). */
   runIds: string[];
@@ -98,7 +98,7 @@ export interface OrderLine {
   seat: SeatNo;
   category: string;
   kind: string;
-  /** The kind's name as it was when the order was made; absent: `full`. */
+  /** The name of the ticket type when the order was made. Undefined for `full`. */
   kindName?: string;
   price: number;
   fee: number;
@@ -121,7 +121,10 @@ export interface Order {
   state: OrderState;
   reason: string | null;
   paymentDeadline: number;
-  /** Epoch ms until which the reserved money can be taken, as the provider said; null: it did not, or none is reserved. */
+  /**
+   * Epoch ms until which the reserved money can be taken, according to the provider. Null if it did not say, or nothing is
+   * reserved.
+   */
   captureBefore: number | null;
   providerObject: string | null;
   instrument: { fingerprint: string; brand: string; last4: string } | null;
@@ -155,7 +158,7 @@ export type ReachedLimit = 'account' | 'visitor' | 'holder';
 
 export type ReserveOutcome =
   | ({ kind: 'reserved'; repeated: boolean } & Changed)
-  /** Lapsed, released, too near its deadline, or its seats went to somebody else. */
+  /** Lapsed, released, too near its deadline, or its seats belong to another hold or order. */
   | { kind: 'hold_gone' }
   /** The visitor has another unpaid order in this event. */
   | { kind: 'open_order'; order: OrderId }
@@ -191,7 +194,7 @@ export interface MoneyOperation {
   answer: OperationAnswer | null;
   /** For the operator's list: what does not fit. */
   attention: Attention | null;
-  /** What an operator decided about it last. */
+  /** The operator's last decision about it. */
   decision: { action: EntryAction; actor: string; at: number } | null;
 }
 
@@ -223,8 +226,8 @@ export interface OperationStep<Kind extends string> extends Changed {
 }
 
 /**
- * What was found out about the seats of an order that was closed at its deadline and whose money came after all. `held`: the
- * arbiter granted them to a new hold, which is bound to the order; `gone`: they cannot be had any more.
+ * The result for the seats of an order that was closed at its deadline and whose money came later. `held`: the arbiter granted
+ * them to a new hold, which is bound to the order; `gone`: they are no longer free.
  */
 export type LateSeats = { kind: 'held'; hold: HoldId; epoch: number; deadline: number } | { kind: 'gone' };
 
@@ -237,7 +240,7 @@ export interface StrayCommand {
   object: string;
   /** Amount and currency are the order's. */
   fits: boolean;
-  /** Of the row that is written if the object has to be cancelled. */
+  /** Id of the row that is written if the object has to be cancelled. */
   operation: OperationId;
   key: string;
   endKey: string;
@@ -295,15 +298,18 @@ export type ConfirmOutcome =
   | ({ kind: 'confirmed'; operation: MoneyOperation } & Changed)
   /** Seats freed, limits untouched; `operation` is the authorisation, `ending` and claimed by the caller (P3). */
   | ({ kind: 'impossible'; operation: MoneyOperation } & Changed)
-  /** Not to be confirmed (any more), or not yet: still `authorised` while an object of nobody's is being cancelled. */
+  /**
+   * It cannot be confirmed (any more), or not yet: it is still `authorised` while an object that belongs to no operation is
+   * being cancelled.
+   */
   | { kind: 'decided'; order: Order }
   | { kind: 'unknown_order' };
 
 export type RecordCloseOutcome =
   | ({ kind: 'closed' } & Changed)
   /**
-   * Closed by its buyer while the bank was asked: seats are free, the reservation is being lifted. `operation` is `ending` and
-   * claimed by the caller; null: another process is at it.
+   * Closed by its buyer while the bank was asked: its seats are free, and the reservation is being cancelled. `operation` is
+   * `ending` and claimed by the caller. Null if another process works on it.
    */
   | ({ kind: 'voiding'; operation: MoneyOperation | null } & Changed)
   /** A money operation is under way, or (`not_paid_in_time`) the deadline has not come. */
@@ -322,9 +328,9 @@ export type RecordCloseOutcome =
  */
 export interface SalesRecord {
   /**
-   * A live hold becomes an order in `reserved` and its seats leave the lease. Identity is the hold: any repeat answers the
-   * same order (P1). Conditions, all under the event's shared lock: phase, epoch, seats free or held by this very hold,
-   * at least 6 s left on the hold, the account's limit counting open orders (P7), no other open order of the visitor.
+   * A live hold becomes an order in `reserved` and its seats leave the lease. Its identity is the hold: any repeat returns the
+   * same order (P1). Conditions, all under the event's shared lock: phase, epoch, seats free or held by this very hold, at
+   * least 6 s left on the hold, the account's limit counting open orders (P7), no other open order of the visitor.
    */
   reserve(command: ReserveCommand): Promise<ReserveOutcome>;
   /** Writes a closed order for a bound hold that never was reserved, so that a reserve on its way loses (S5). */
@@ -341,22 +347,22 @@ export interface SalesRecord {
   /** Claims up to `limit` operations that are due, or the one named whether due or not; claimed ones are skipped. */
   claim(claim: Claim & { limit: number; operation?: OperationId }): Promise<MoneyOperation[]>;
   /**
-   * Claims the named operation for a look that somebody asks for: when it is due, or before that once in a gap that doubles
-   * (0.5 to 20 s), for all processes together. `buyer`: before it is due only while the buyer's bank is waited for; `provider`: its
-   * event says that something happened. Null: not now, or another process is at it.
+   * Claims the named operation for a look that was requested: when it is due, or before that once in a gap that doubles (0.5 to
+   * 20 s), for all processes together. `buyer`: before it is due only while the buyer's bank is waited for. `provider`: its
+   * event says that something changed. Null if not now, or if another process works on it.
    */
   ask(claim: Claim & { operation: OperationId; by: 'buyer' | 'provider' }): Promise<MoneyOperation | null>;
-  /** At start: what this owner's former life had claimed is due at once. Answers how many. */
+  /** At start: operations that this owner had claimed before a restart are due at once. Returns their number. */
   releaseClaims(owner: string): Promise<number>;
   /** The provider's object is open; its id is on the order from here on. */
   opened(operation: OperationId, object: string, answer: OperationAnswer): Promise<OperationStep<'opened'>>;
   /** Not ended yet: `waiting` for the buyer, or `unknown` (P4). A row that is `ending` stays so. */
   park(command: ParkCommand): Promise<OperationStep<'parked'>>;
   /**
-   * The money is reserved: reserved → authorised. An order that was closed at its deadline answers `late`, with nothing
-   * changed, until the caller has asked the arbiter for its seats: with `held` it becomes an order again out of that hold (the
-   * conditions of `reserve`; `late` again when the hold's epoch is over), with `gone` or in vain its reason is `late_payment`.
-   * When there is no way on, the row is `ending` with `endKey`, claimed by the caller.
+   * The money is reserved: reserved → authorised. For an order that was closed at its deadline the outcome is `late`, with
+   * nothing changed, until the caller has asked the arbiter for its seats. With `held` it becomes an order again out of that
+   * hold (the conditions of `reserve`; `late` again if the hold's epoch is over). With `gone`, or if that fails, its reason is
+   * `late_payment`. If it cannot continue, the row is `ending` with `endKey`, claimed by the caller.
    */
   authorised(
     operation: OperationId,
@@ -368,7 +374,7 @@ export interface SalesRecord {
   /** Under what the arbiter is to be asked for a closed order's seats. */
   lateTerms(order: OrderId): Promise<{ epoch: number; seatsMax: number }>;
   captureWindow(order: OrderId): Promise<CaptureWindow>;
-  /** What is to become of an object that was found at the provider; settled orders have it cancelled. */
+  /** Decides about an object that was found at the provider. An object of a settled order is cancelled. */
   stray(command: StrayCommand, claim: Claim): Promise<StrayOutcome>;
   /** Finally refused. A refused capture undoes the sale in the same step: confirmed → cancelled, seats and limits back. */
   refused(operation: OperationId, answer: OperationAnswer): Promise<OperationStep<'refused'>>;
@@ -434,6 +440,9 @@ export interface StoredEvent {
   id: string;
   type: string;
   object: string | null;
-  /** By its own words about a payment of others; what the record knows is ours all the same. */
+  /**
+   * The event itself says that the payment belongs to another program. If the record knows the payment, it is ours all the
+   * same.
+   */
   foreign?: boolean;
 }

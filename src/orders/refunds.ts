@@ -7,8 +7,8 @@ import type { Claim, DecidedSeat, MoneyOperation, OperationId, Order } from './r
 
 export const refundStates = ['open', 'unknown', 'pending', 'done', 'failed', 'elsewhere'] as const;
 /**
- * How a refund's last attempt stands. `unknown`: nobody can say yet. `pending`: accepted, the provider or the bank is at it.
- * `failed`: the money is still owed, another attempt may be made. `elsewhere`: given back by other means.
+ * The state of a refund's last attempt. `unknown`: the outcome is not known yet. `pending`: accepted, the provider or the bank
+ * works on it. `failed`: the money is still owed, another attempt may be made. `elsewhere`: given back by other means.
  */
 export type RefundState = (typeof refundStates)[number];
 
@@ -16,7 +16,7 @@ export interface Refund {
   refund: string;
   order: OrderId;
   eventNo: EventNo;
-  /** Of the event's cancelling. */
+  /** Made by the cancellation of the event. */
   cancellation: boolean;
   actor: string;
   reason: string;
@@ -47,14 +47,14 @@ export interface MakeRefundCommand extends RefundWish {
   request: string;
   actor: string;
   reason: string;
-  /** What becomes of the seats: free for the next buyer, or blocked with `reason`. */
+  /** The new state of the seats: free for the next buyer, or blocked with `reason`. */
   seats: 'release' | 'block';
   /** `stepOf` the order's currency. */
   step: number;
 }
 
 export type MakeRefundOutcome =
-  /** `operation`: the first attempt, claimed by the caller; null: there is nothing to be paid. */
+  /** `operation`: the first attempt, claimed by the caller. Null if nothing has to be paid. */
   | { kind: 'made'; order: Order; refund: Refund; operation: MoneyOperation | null; seats: DecidedSeat[] }
   | { kind: 'repeated'; order: Order; refund: Refund; seats: DecidedSeat[] }
   /** The same key came with another wish. */
@@ -77,7 +77,7 @@ export type RetryRefundOutcome =
   | { kind: 'gone_back'; order: Order; refund: Refund }
   | { kind: 'unknown_refund' };
 
-/** What is known of an attempt now. */
+/** The current result of an attempt. */
 export interface SettleRefundCommand {
   operation: OperationId;
   state: 'unknown' | 'waiting' | 'done' | 'refused';
@@ -97,8 +97,8 @@ export interface RefundStanding {
 }
 
 /**
- * Refunds in the record. Each operation is ONE atomic step, conditional on the state that it leaves: a repeat, a late or a
- * lost answer changes nothing. `claim` null: the attempt is due at once for whoever looks first.
+ * Refunds in the record. Each operation is ONE atomic step, conditional on the state that it leaves: a repeat, or a late or
+ * lost response, changes nothing. With `claim` null the attempt is due at once for any process.
  */
 export interface RefundRecord {
   /** Decides a refund with the tickets that it cancels, and writes its first attempt (P5). Only of a paid order. */
@@ -119,8 +119,8 @@ export interface RefundRecord {
     | { kind: 'unknown_refund' }
   >;
   /**
-   * Takes in what is known of an attempt. `done` may become `refused` (the bank sent the money back) and `refused` `done`, but
-   * not beside another attempt that is under way or done: that goes to the operator's list as `refunded_twice`.
+   * Stores the result of an attempt. `done` may become `refused` (the bank sent the money back) and `refused` `done`, but not
+   * while another attempt is under way or done: that goes to the operator's list as `refunded_twice`.
    */
   settle(command: SettleRefundCommand): Promise<RefundStanding>;
   /** The refund that an operation is an attempt of, and the others of its attempts, oldest first. */
@@ -128,7 +128,7 @@ export interface RefundRecord {
   /** Orders of up to `limit` refunds that succeeded and are to be looked at again by now; `checked`: it was done. */
   dueChecks(limit: number): Promise<OrderId[]>;
   checked(order: OrderId): Promise<void>;
-  /** What was captured for the order, minor units: its amount, unless an operator accepted less. */
+  /** Returns the captured amount of the order, minor units: its price, unless an operator accepted less. */
   taken(order: OrderId): Promise<number>;
   /** Money that was taken for the order without a sale and given back, oldest first; `at`: when that was known, epoch ms. */
   returned(order: OrderId): Promise<MoneyReturned[]>;

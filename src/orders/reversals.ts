@@ -3,8 +3,8 @@ import type { Db } from '../postgres/db.ts';
 import type { FindingKind } from './reconcile-findings.ts';
 
 /**
- * Money that left a payment without us: refunds that somebody made at the provider, and disputes of the buyer's bank. The steps
- * are in functions/provider.sql. Times are epoch ms, amounts minor units.
+ * Money that left a payment without us: refunds that were made at the provider, and disputes of the buyer's bank. The steps are
+ * in functions/provider.sql. Times are epoch ms, amounts minor units.
  */
 export interface Reversal {
   /** The provider's id of the refund or the dispute. */
@@ -33,7 +33,7 @@ export interface ReversalDetail {
 
 /** One as the provider shows it, with what is said about it on the operator's list. */
 export interface ReversalSeen extends Omit<Reversal, 'order' | 'updatedAt'> {
-  /** What a refund was asked with: one of our operations makes it ours. */
+  /** The reference of a refund's request. If it is one of our operations, the refund is ours. */
   reference: string;
   finding: FindingKind;
   says: string;
@@ -73,7 +73,7 @@ export interface Listing {
   counts: Record<string, number>;
 }
 
-/** The listing that is due, claimed; null: none is. */
+/** Claims the listing that is due. Null if none is. */
 export async function dueListing(
   db: Db,
   owner: string,
@@ -110,8 +110,8 @@ export interface ListedReversal {
 }
 
 /**
- * Of what the provider lists: payments of ours that have to be looked at, because the record does not know the refund or dispute
- * as it is, and how many are about payments that are not ours.
+ * Compares the provider's list with the record: returns our payments that have to be inspected, because the record does not
+ * have the refund or dispute in that state, and the number of entries about payments that are not ours.
  */
 export async function unknownReversals(
   db: Db,
@@ -145,7 +145,7 @@ export async function openReversals(db: Db): Promise<{ id: string; object: strin
   );
 }
 
-/** Of the listing under way, or else of the last one: what was listed, looked at, and not ours (`foreign`). */
+/** Returns the counts of the listing under way, or else of the last one: listed, inspected, and not ours (`foreign`). */
 export async function listingCounts(db: Db): Promise<Record<ListingKind, Record<string, number>>> {
   const rows = await db.query<{ kind: ListingKind; counts: Record<string, number> }>(
     'provider_listing_counts',
