@@ -53,8 +53,8 @@ export async function openPostgresEvent(
 let redisEvents = 0;
 
 /**
- * A partition of its own in Redis, open, with its seats, as a rebuild makes it; no Postgres stands behind it, unless it is named by
- * `stored`.
+ * A separate partition in Redis, open, with its seats, as a rebuild makes it. Postgres has no data about it, unless `stored`
+ * names it.
  */
 export async function openRedisEvent(
   server: RedisServer,
@@ -105,7 +105,7 @@ async function loadFree(
   }
 }
 
-/** Buyers, each a visitor of his own, who claim through the adapter; nothing refuses early. */
+/** Buyers, each a separate visitor, who claim through the adapter; nothing rejects them earlier. */
 export function arbiterArena(
   opened: OpenEvent,
   { seats, units, close }: { seats: number; units: boolean; close: () => Promise<void> },

@@ -1,11 +1,11 @@
 import fs from 'node:fs';
 
-/** Of Linux's /proc; the same on every machine that we know. */
+/** Length of a tick in Linux's /proc; the same on every machine that we know. */
 const msPerTick = 10;
 
 /**
- * Milliseconds of CPU time that a process and its children (also those that ended) have used; 0 where there is no /proc.
- * Steadier than answers a second on a machine that others use too.
+ * Returns the milliseconds of CPU time that a process and its children (also those that ended) have used; 0 if there is no
+ * /proc. It varies less than operations a second on a machine with other load.
  */
 export function cpuMsOf(pid: number): number {
   const root = statOf(String(pid));

@@ -7,17 +7,17 @@ export const inFlight = 500;
 /** Seats (or units of a general-admission area) that a round's claims want. */
 export const hotSeats = 100;
 
-/** What a store with fresh seats does, about to be contended for. */
+/** A store with fresh seats, ready for contention. */
 export interface StoredArena {
   /** Rounds that there are fresh seats for. */
   rounds: number;
   /**
-   * One buyer's claim to one seat of the round: `seat` is its place in it, 0 to 99; whoever sells interchangeable units
-   * chooses by itself. Answers the number of the seat granted, unique in the arena, or null when refused. An error is a fault of
-   * the bench, not an answer.
+   * One buyer's claim to one seat of the round: `seat` is its place in it, 0 to 99; a seller of interchangeable units chooses
+   * itself. Returns the number of the granted seat, unique in the arena, or null if it was refused. An error is a fault of the
+   * bench, not a result.
    */
   claim(round: number, seat: number, buyer: number): Promise<number | null>;
-  /** What the store says at the end: the numbers of all that is held. */
+  /** The numbers of everything that is held at the end, according to the store. */
   held(): Promise<number[]>;
   close(): Promise<void>;
 }

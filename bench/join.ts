@@ -178,7 +178,10 @@ function cpuSpreads(spreads: readonly Spread[]): Spread[] {
     });
 }
 
-/** What Redis and the process have in use more than before, by visitor: right after they joined, and when their minute is over. */
+/**
+ * Measures the additional memory of Redis and of the process for each visitor: right after they joined, and when their minute
+ * is over.
+ */
 async function weigh(servers: Servers, sale: Sale, progress: (text: string) => void) {
   const client = new Redis((await servers.redis()).url);
   const memory = async (): Promise<{ redis: number; process: number }> => ({

@@ -1,6 +1,6 @@
 /** One measurement of one case, in a run. */
 export interface Sample {
-  /** What is compared: answers a second, bytes, milliseconds. */
+  /** The compared quantity: operations a second, bytes, milliseconds. */
   value: number;
   /** Anything else worth keeping from it, for the saved result. */
   detail?: Record<string, number>;
@@ -13,12 +13,12 @@ export interface Case {
   measure(): Promise<Sample>;
 }
 
-/** What one case has to reach beside another. */
+/** The target of one case compared with another. */
 export interface Comparison {
   case: string;
   /** One name, or several of which the best median counts. */
   baseline: string | string[];
-  /** value / baselineValue to reach; null: for information only. */
+  /** value / baselineValue to reach. Null means for information only. */
   budget: number | null;
   /** For figures of which less is better (bytes, milliseconds): the ratio has to stay at or under the budget. */
   atMost?: boolean;
@@ -46,7 +46,7 @@ export interface Spread {
   values: number[];
   /** Medians of the details. */
   detail: Record<string, number>;
-  /** By run. */
+  /** One for each run. */
   details: Record<string, number>[];
 }
 

@@ -17,7 +17,7 @@ export interface Sale {
   event: string;
   eventNo: number;
   databaseUrl: string;
-  /** Those that are sold one by one, ascending: no boxes, no general admission. */
+  /** Seats that are sold individually, ascending: no boxes, no general admission. */
   seats: number[];
   credentials: Credentials;
   /** Resolves when it does: on a busy machine a late answer may have made Postgres arbitrate for a while. */
@@ -118,7 +118,7 @@ export function joinRequest(sale: Pick<Sale, 'event' | 'credentials'>): Buffer {
   return postBytes(`/api/events/${sale.event}/queue`, { cookie, ...clientHeader() });
 }
 
-/** A hold of a visitor of his own, who has a pass without having queued. */
+/** A hold of a separate visitor, who has a pass without having queued. */
 export function holdRequest(sale: Pick<Sale, 'event' | 'eventNo' | 'credentials'>, seats: number[]): Buffer {
   const { credentials, eventNo } = sale;
   const cookie = credentials.newVisitorSecret();

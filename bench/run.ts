@@ -5,7 +5,7 @@ import { machineOf } from './machine.ts';
 import { type Measured, tableOf } from './measure.ts';
 import { openServers, type Servers } from './servers.ts';
 
-/** What each bench file exports as `bench`. */
+/** The export `bench` of each bench file. */
 export interface Bench {
   name: string;
   /** One sentence, for the saved result. */
@@ -18,7 +18,7 @@ export interface BenchContext {
   /** Seconds that each case is measured, at least. */
   seconds: number;
   servers: Servers;
-  /** Only cases whose name contains it; empty: all. */
+  /** Only cases whose name contains it. Empty for all. */
   only: string;
   progress(text: string): void;
 }
@@ -69,7 +69,7 @@ async function main(): Promise<number> {
   }
 }
 
-/** Null: a flag that there is not. */
+/** Returns null for an unknown flag. */
 function parseFlags() {
   try {
     return parseArgs({

@@ -13,7 +13,7 @@ export interface SaleEvent {
   epoch: number;
 }
 
-/** What one buyer buys, the same whoever sells it. */
+/** One buyer's purchase, the same for every seller. */
 export interface SalePurchase {
   command: HoldCommand;
   order: OrderId;
@@ -28,10 +28,10 @@ export interface SalePurchase {
 const price = 5_000;
 const fee = 250;
 
-/** Of its own, open, arbitrated by Postgres. */
+/** A separate open event that Postgres arbitrates. */
 export async function openSaleEvent(db: Db, arbiter: Arbiter, house: number): Promise<SaleEvent> {
   const { event, epoch } = await openPostgresEvent({ db, arbiter }, house);
-  // What the audit takes for a published event.
+  // The audit treats an event with this value as published.
   await db.query('bench_published', 'UPDATE events SET seat_count = $2 WHERE event_no = $1', [event, house]);
   return { event, epoch };
 }

@@ -38,7 +38,7 @@ export function createStepTimes(): StepTimes {
   };
 }
 
-/** What buys seats from beginning to end; a purchase that does not end in a sale is thrown. */
+/** Buys seats from beginning to end; throws if a purchase does not end in a sale. */
 export interface Seller {
   buy(purchase: { buyer: number; seats: number[] }, times: StepTimes): Promise<void>;
   /** Throws when a promise was broken in what was bought so far: `purchases` of `seatsEach`. */

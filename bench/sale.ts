@@ -73,7 +73,7 @@ export const bench: Bench = {
   },
 };
 
-/** So many buyers at once, each with fresh seats and at his next purchase when one is done. */
+/** This many buyers at the same time, each with fresh seats, and with the next purchase after each one. */
 function saleCase(
   name: string,
   seats: number,
@@ -134,7 +134,7 @@ function saleCase(
   };
 }
 
-/** A test card has one fingerprint whoever shows it; here each buyer has a card of his own, as buyers do. */
+/** A test card has one fingerprint for all buyers; here each buyer has a separate card, as in reality. */
 function cardsOfTheirOwn(provider: PaymentProvider): PaymentProvider {
   return {
     ...provider,

@@ -16,7 +16,7 @@ import { cpuMsOf } from './cpu-time.ts';
 export interface Servers {
   /** The address of a migrated database on a Postgres that flushes each commit. */
   postgres(): Promise<string>;
-  /** The address of an empty database of its own beside it. */
+  /** Returns the address of a separate empty database on the same server. */
   freshDatabase(): Promise<string>;
   /** A migrated database of a case's own, so that no other case's events and rows are planned for, vacuumed or locked in it. */
   ownDatabase(): Promise<{ url: string; drop(): Promise<void> }>;

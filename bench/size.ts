@@ -11,7 +11,7 @@ import { benchDb } from './servers.ts';
 const houses = [50_000, 500_000] as const;
 const holds = 10_000;
 const flight = 256;
-/** What a hold costs must not grow with the house. */
+/** The cost of a hold must not grow with the number of seats. */
 const perHoldMost = 1.1;
 const figures = [
   { name: 'bytes a free seat', unit: 'bytes' },

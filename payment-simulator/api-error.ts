@@ -84,7 +84,7 @@ export function keyMismatch(key: string): ApiError {
   });
 }
 
-/** The errors that a fault answers with, by the verdict's name. */
+/** The errors that a fault responds with, by the verdict's name. */
 export const FAULT_ERRORS = {
   server_error: internalError,
   unavailable: () =>

@@ -122,7 +122,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
     }
   };
 
-  /** Runs the operation and puts all of it on disk, the key's answer with it, before anybody hears of it. */
+  /** Runs the operation and writes everything to disk, including the key's response, before any client sees it. */
   const execute = async (
     request: ApiRequest,
     route: Route,
@@ -223,7 +223,7 @@ async function leave(done: Done, request: ApiRequest, struck: Struck): Promise<A
   return instead(verdict, request) ?? answer(done);
 }
 
-/** What the verdict puts in the answer's place; null when it does not. */
+/** Returns the response that the verdict substitutes. Null if it substitutes none. */
 function instead(verdict: Verdict | null, request: ApiRequest): ApiAnswer | null {
   if (verdict === null) return null;
   if (verdict === 'drop') return { kind: 'drop' };

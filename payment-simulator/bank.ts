@@ -4,7 +4,7 @@ import type { Manner } from './fault-kinds.ts';
 import type { ChargeRow, IntentRow, MethodRow, Rows } from './rows.ts';
 import type { State, Table } from './state.ts';
 
-/** What every operation works with. Operations are synchronous: one request's changes are one line of the journal. */
+/** The tools of every operation. Operations are synchronous: one request's changes are one line of the journal. */
 export interface Bank {
   readonly state: State;
   readonly publicUrl: string;
@@ -18,7 +18,7 @@ export interface Bank {
   emit(type: string, intent: string | null, object: unknown): void;
 }
 
-/** Of the request being executed: what its events name, and what its faults do to it. */
+/** Facts about the request being executed: the names in its events, and the effects of its faults. */
 export interface RequestMark {
   requestId: string | null;
   key: string | null;
@@ -67,7 +67,7 @@ export function find<T extends Table>(bank: Bank, table: T, id: string): Rows[T]
   return (bank.state.tables[table] as Map<string, Rows[T]>).get(id);
 }
 
-/** Puts a new version of a row and answers it. */
+/** Stores a new version of a row and returns it. */
 export function change<T extends Table>(
   bank: Bank,
   table: T,

@@ -3,7 +3,7 @@
  * Numbers and behaviour as in Stripe's testing guide (https://docs.stripe.com/testing).
  */
 export interface TestCard {
-  /** What follows `pm_card_`. */
+  /** The part after `pm_card_`. */
   name: string;
   number: string;
   brand: 'visa' | 'mastercard' | 'amex' | 'discover';

@@ -1,6 +1,6 @@
 import type { Decline, RefundManner } from './cards.ts';
 
-/** What becomes of a request at a point that it passes; an error's name stands in `FAULT_ERRORS`. */
+/** The treatment of a request at a point that it passes. The name of an error is a key of `FAULT_ERRORS`. */
 export type Verdict =
   | 'wait'
   | 'drop'

@@ -21,7 +21,7 @@ export interface FaultMatch {
   intent?: string;
   /** Our reference in its metadata. */
   reference?: string;
-  /** Of webhooks: the event's type. */
+  /** For webhooks: the event's type. */
   event?: string;
 }
 
@@ -30,13 +30,13 @@ export interface FaultSwitch {
   fault: FaultKind;
   /** For the kinds that wait, ms. */
   delayMs: number;
-  /** How often it still strikes; null: always. */
+  /** The number of strikes that are left. Null means always. */
   times: number | null;
   /** Chance of striking, 0 to 1. */
   rate: number;
   /** For `webhook_duplicate`: deliveries in all. */
   copies: number;
-  /** How long it stays on, ms; null: until it is switched off. */
+  /** Time that it stays on, ms. Null means until it is switched off. */
   forMs: number | null;
 }
 
@@ -46,13 +46,13 @@ export interface FaultOn extends FaultSwitch {
   until: number | null;
 }
 
-/** What the request, page or webhook is about, as far as it is known at that point. */
+/** The subject of the request, page or webhook, as far as it is known at that point. */
 export type FaultSubject = { [K in keyof FaultMatch]: string | undefined };
 
 type About = Exclude<Kind['about'], 'all'>;
 
 export interface Faults {
-  /** Switches it on; answers its id. */
+  /** Switches it on and returns its id. */
   add(fault: FaultSwitch): string;
   /** False when there is none of that id any more. */
   remove(id: string): boolean;
@@ -60,7 +60,7 @@ export interface Faults {
   list(): FaultOn[];
   /** How often each kind has struck since the start. */
   struck(): Partial<Record<FaultKind, number>>;
-  /** Those that strike this request now; each is counted once. */
+  /** Returns the faults that strike this request now; each is counted once. */
   strike(about: About, subject: FaultSubject): Struck;
 }
 
@@ -79,7 +79,7 @@ export interface DeliveryOrder {
   never: boolean;
   copies: number;
   delayMs: number;
-  /** Ms to wait at most for another one to overtake it; null: it does not wait for any. */
+  /** Maximum time in ms to wait for another one to overtake it. Null if it does not wait. */
   overtakenWithinMs: number | null;
 }
 

@@ -33,7 +33,7 @@ function checkedCard(number: string): TestCard {
   if (!passesLuhn(number)) throw cardError('incorrect_number', 'Your card number is incorrect.', 'number');
   const test = cardByNumber(number);
   if (!test) {
-    // What Stripe's test mode says to a real card; the simulator says it to every number it does not know.
+    // Stripe's test mode responds to a real card with this error; the simulator does so for every number that it does not know.
     throw cardError(
       'card_declined',
       'Your card was declined. Your request was in test mode, but used a non test card.',

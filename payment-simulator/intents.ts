@@ -86,7 +86,7 @@ function amountParam(params: FormTree, name: string): number | undefined {
   return Number(given);
 }
 
-/** As somebody does by hand at the provider: metadata at any time, the amount until a card was tried. */
+/** An edit by hand at the provider: metadata at any time, the amount until a card was tried. */
 export function updateIntent(bank: Bank, intent: IntentRow, params: FormTree): IntentRow {
   const amount = amountParam(params, 'amount') ?? intent.amount;
   if (amount !== intent.amount) {
@@ -162,7 +162,7 @@ export function authenticate(bank: Bank, intent: IntentRow, accepted: boolean): 
   if (accepted) {
     const decline = card(method.card).bank.decline;
     if (!decline) return authorise(bank, intent, method, true);
-    // The buyer is sent back either way; nobody waits for this error.
+    // The buyer is sent back either way, and no caller waits for this error.
     declined(bank, intent, method, decline);
     return find(bank, 'intents', intent.id) ?? intent;
   }
@@ -208,7 +208,7 @@ function authorise(bank: Bank, intent: IntentRow, method: MethodRow, authenticat
   return next;
 }
 
-/** Records the decline and answers the error to throw. */
+/** Records the decline and returns the error to throw. */
 function declined(bank: Bank, intent: IntentRow, method: MethodRow, decline: Decline): ApiError {
   const charge = putCharge(bank, intent, method, { status: 'failed', decline });
   const next = change(bank, 'intents', intent, {
@@ -366,7 +366,7 @@ function end(bank: Bank, intent: IntentRow, reason: string | null): IntentRow {
   return next;
 }
 
-/** A reservation that nobody captured in time ends by itself; looked at when the intent is touched, and every second. */
+/** A reservation that is not captured in time ends automatically. It is checked when the intent is used, and every second. */
 export function expireIfDue(bank: Bank, intent: IntentRow): IntentRow {
   if (intent.status !== 'requires_capture') return intent;
   const charge = chargeOf(bank, intent);

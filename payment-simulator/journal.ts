@@ -73,8 +73,8 @@ async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Feeds each whole line to `onRecord`; answers how many bytes of the file are sound. Lines end at line feeds and nowhere
- * else: JSON may hold the other characters that text readers take for line ends.
+ * Feeds each whole line to `onRecord`. Returns how many bytes of the file are sound. Lines end only at line feeds: JSON may
+ * contain the other characters that text readers treat as line ends.
  */
 async function replay<T>(path: string, size: number, onRecord: (record: T) => void): Promise<number> {
   let sound = 0;

@@ -31,7 +31,7 @@ export interface LedgerIntent {
   captured: number;
   /** Given back of what was captured, refunds that are still pending included. */
   refunded: number;
-  /** Of `refunded`, what is pending. */
+  /** The part of `refunded` that is pending. */
   refundPending: number;
   /** Reserved once and released without being taken. */
   voided: number;
@@ -74,7 +74,7 @@ export interface LedgerDispute {
   status: DisputeRow['status'];
   amount: number;
   currency: string;
-  /** What is away from the balance for it, without the fee. */
+  /** The amount that was taken from the balance for it, without the fee. */
   withdrawn: number;
   fee: number;
 }

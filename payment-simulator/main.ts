@@ -86,6 +86,6 @@ process.once('SIGINT', stop);
 if (values.detached) process.stdin.unref?.();
 else process.stdin.on('end', stop).on('close', stop).on('error', stop).resume();
 
-// Whoever started it may be gone before it was ready.
+// The process that started it may have ended before it was ready.
 process.stdout.on('error', stop);
 process.stdout.write(`${JSON.stringify({ ready: true, port: simulator.port, url: simulator.url })}\n`);

@@ -57,7 +57,7 @@ ${body}
 
 const ROWS_SHOWN = 200;
 
-/** What is switched on, and what it did. */
+/** The switched-on faults, and their effects. */
 export interface Switches {
   faults: FaultOn[];
   struck: Partial<Record<string, number>>;
@@ -122,7 +122,7 @@ ${faultSwitches(switches)}
   );
 }
 
-/** What an organiser does on Stripe's own pages, and what a buyer's bank does. */
+/** Actions of an organiser on Stripe's own pages, and of a buyer's bank. */
 function byHandForms(ledger: Ledger): string {
   const open = ledger.disputes.filter(({ status }) => !['won', 'lost', 'warning_closed'].includes(status));
   const options = open.map(({ id }) => `<option>${escapeHtml(id)}</option>`).join('');
@@ -197,7 +197,7 @@ function withCode(text: string): string {
   return escapeHtml(text).replace(/`([^`]*)`/g, '<code>$1</code>');
 }
 
-/** Of the form: name, label and what may stand there. All may be left empty. */
+/** Fields of the form: name, label and allowed values. All may be left empty. */
 const FAULT_FIELDS = [
   ['route', 'Route', 'confirm, capture, cancel, create …'],
   ['card', 'Test card', 'visa'],

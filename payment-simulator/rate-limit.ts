@@ -10,7 +10,7 @@ export function createRateLimit(clock: Pick<Clock, 'monotonic'>, initial: number
   let tokens = initial ?? 0;
   let filledAt = clock.monotonic();
   return {
-    /** Null: no limit. */
+    /** Null means no limit. */
     set(next: number | null): void {
       perSecond = next;
       tokens = next ?? 0;

@@ -147,8 +147,8 @@ function refused(message: string, code?: string, param?: string): ApiError {
 }
 
 /**
- * What the bank says later: a pending refund arrives or fails, one that seemed done comes back. All that have an end to
- * come, or those whose time has come. Answers the rows changed.
+ * The bank's later result: a pending refund arrives or fails, one that seemed done comes back. Settles all refunds that have an
+ * end to come, or those whose time has come. Returns the changed rows.
  */
 export function settleRefunds(bank: Bank, which: 'all' | 'due'): RefundRow[] {
   const changed: RefundRow[] = [];

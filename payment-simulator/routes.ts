@@ -29,7 +29,7 @@ export interface Route {
   /** As faults name it, such as `payment_intents.confirm`. */
   name: string;
   method: 'GET' | 'POST';
-  /** `:id` stands for one segment. */
+  /** `:id` matches one segment. */
   path: string;
   /** The publishable key, which browsers have, is enough. */
   public?: true;

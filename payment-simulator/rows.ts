@@ -1,8 +1,8 @@
 import type { Decline, RefundManner } from './cards.ts';
 
 /**
- * What the simulator remembers. Rows are compact and never changed in place: an operation puts a new version, which the
- * journal records whole. Times are epoch seconds, amounts minor units, currencies lower case, as Stripe has them.
+ * The simulator's data. Rows are compact and never changed in place: an operation stores a new version, which the journal
+ * records as a whole. Times are epoch seconds, amounts minor units, currencies lowercase, as at Stripe.
  */
 export interface Rows {
   intents: IntentRow;
@@ -34,7 +34,7 @@ export interface IntentRow {
   description: string | null;
   receiptEmail: string | null;
   metadata: Record<string, string>;
-  /** What the caller allowed; null when Stripe chooses by itself. */
+  /** The types that the caller allowed. Null if Stripe chooses. */
   allowedTypes: string[] | null;
   method: string | null;
   latestCharge: string | null;
@@ -116,7 +116,7 @@ export interface DisputeRow {
     | 'lost';
   reason: string;
   respondBy: number;
-  /** What left the balance for it, and the fee beside it, which stays away also when the dispute is won. */
+  /** The amount that was taken from the balance for it, and the fee, which is not returned even if the dispute is won. */
   withdrawn: number;
   fee: number;
   /** `withdrawn` came back. */

@@ -30,7 +30,7 @@ export interface SimulatorOptions {
   webhookSecret: string;
   secretKey: string;
   publishableKey: string;
-  /** API calls a second before it answers 429; null: any number. */
+  /** API calls a second before it responds with 429. Null means any number. */
   rateLimit?: number | null;
   clock: Clock;
   random: Random;
@@ -126,7 +126,7 @@ export async function startSimulator(options: SimulatorOptions): Promise<Simulat
   };
 }
 
-/** Answers the way to end it. */
+/** Returns a function that stops the timer. */
 function everySecond(clock: Clock, task: () => Promise<void>): () => void {
   let ended = false;
   let cancel = (): void => {};

@@ -34,7 +34,7 @@ export interface Site {
   ): Promise<void>;
 }
 
-/** What is not Stripe's API: the script, the bank's page, the ledger's page and the switches under `/_sim/`. */
+/** The parts that are not Stripe's API: the script, the bank's page, the ledger's page and the switches under `/_sim/`. */
 export function createSite(deps: SiteDeps): Site {
   return {
     handle: async (req, res, path, query, body) => {
@@ -142,7 +142,7 @@ function wholly<T>(state: State, operation: () => T): T {
   }
 }
 
-/** What happens by itself when its time has come: reservations end, refunds arrive or fail. */
+/** Executes what is due: reservations end, refunds arrive or fail. */
 export async function settleDue(deps: CommitDeps): Promise<void> {
   await commit(deps, () => {
     for (const intent of deps.state.tables.intents.values()) expireIfDue(deps.bank, intent);
@@ -164,7 +164,7 @@ function isForm(req: IncomingMessage, body: string): boolean {
   return type.startsWith('application/x-www-form-urlencoded') && !body.startsWith('{');
 }
 
-/** The page's buttons: the same switches, answered by the page again. */
+/** The page's buttons: the same switches, with the page as the response. */
 async function formControl(
   deps: SiteDeps,
   res: ServerResponse,
@@ -208,8 +208,8 @@ async function formControl(
 }
 
 /**
- * What an organiser does on Stripe's own pages, and what a buyer's bank does: a refund without our key or metadata, a dispute,
- * its end. Returns the row, or the sentence that says why it is not possible.
+ * Actions of an organiser on Stripe's own pages, and of a buyer's bank: a refund without our key or metadata, a dispute, its
+ * end. Returns the row, or the sentence that says why it is not possible.
  */
 async function byHand(
   deps: SiteDeps,
@@ -264,7 +264,7 @@ async function control(
       await settleDue(deps);
       const of = query.get('of');
       const ledger = of === null ? readLedger(deps.state) : readLedgerOf(deps.state, of);
-      // Nobody sees what is not yet on disk: read first, so that what was read is waited for.
+      // Data that is not on disk yet must not be visible: reads first, and then waits for what was read.
       await deps.journal.settled();
       return json(res, 200, ledger);
     }

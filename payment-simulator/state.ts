@@ -15,7 +15,9 @@ export interface State {
   readonly tables: { [T in Table]: Map<string, Rows[T]> };
   readonly keys: Map<string, KeyRow>;
   put<T extends Table>(table: T, row: Rows[T]): void;
-  /** What was put since the last call. Operations are synchronous, so this is one operation's work. */
+  /**
+   * Returns the rows that were stored since the last call. Operations are synchronous, so this is the work of one operation.
+   */
   take(): Put[];
   /** Undoes what was put since the last `take`: a request that was refused as invalid changes nothing. */
   discard(): void;
@@ -23,7 +25,10 @@ export interface State {
   replay(record: JournalRecord): void;
 }
 
-/** Events carry whole objects: of those that nobody waits for, so many are kept in memory. The journal has them all. */
+/**
+ * Events contain whole objects. Of the events that no delivery waits for, this many are kept in memory. The journal has them
+ * all.
+ */
 const EVENTS_KEPT = 20_000;
 
 export function createState(eventsKept = EVENTS_KEPT): State {

@@ -11,7 +11,7 @@ const RETRY_GAPS_MS = [200, 1_000, 5_000, 20_000, 60_000];
 const TRIES_MAX = 60;
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** What a shop with manual capture needs to hear of; the others stay readable under `/v1/events`. */
+/** The event types that a shop with manual capture needs; the others stay readable under `/v1/events`. */
 export const SUBSCRIBED: readonly string[] = [
   'payment_intent.amount_capturable_updated',
   'payment_intent.succeeded',
@@ -30,11 +30,11 @@ export const SUBSCRIBED: readonly string[] = [
 ];
 
 export interface Webhooks {
-  /** Where deliveries go from now on; null: nowhere, events wait. */
+  /** Sets the address of deliveries from now on. With null, events wait. */
   target(url: string | null): void;
   /** Resolves once each that is to be delivered at once has been tried. */
   deliver(events: EventRow[]): Promise<void>;
-  /** Lets go what a fault kept, or what waited for a target; answers how many. */
+  /** Releases events that a fault kept, or that waited for a target. Returns their number. */
   release(): number;
   waiting(): number;
 }
@@ -47,7 +47,7 @@ export function createWebhooks(deps: {
   log: Logger;
   /** Ends all tries when the simulator stops. */
   signal: AbortSignal;
-  /** What the event is about, for faults to match. */
+  /** The subject of the event, for faults to match. */
   subject(event: EventRow): FaultSubject;
   /** Called once an event was accepted with a 2xx, or a fault let it never be delivered. */
   onDelivered(event: EventRow): void;
@@ -57,7 +57,7 @@ export function createWebhooks(deps: {
   setMaxListeners(0, signal);
   let url: string | null = null;
   let kept: EventRow[] = [];
-  /** By payment: lets go the one that waits to be overtaken. */
+  /** Keyed by payment: releases the one that waits to be overtaken. */
   const waiting = new Map<string, () => void>();
 
   const send = async (event: EventRow): Promise<boolean> => {

@@ -12,7 +12,7 @@ export function say(line) {
   process.stderr.write(`${line}\n`);
 }
 
-/** A problem that the person can mend: printed as a sentence, without a stack. */
+/** A problem that the person can fix: printed as a sentence, without a stack. */
 export class SetupProblem extends Error {}
 
 /** Installs what package-lock.json asks for, if anything of it is missing here. */
@@ -102,10 +102,10 @@ export function hashOf(places, folder = root) {
   return hash.digest('hex');
 }
 
-/** What `onsale` runs: the engine, and the tools and the payment simulator that it ships with. */
+/** The code of `onsale`: the engine, and the tools and the payment simulator that it ships with. */
 export const programFolders = ['src', 'payment-simulator', 'tools'];
 
-/** Of each kind: a program that runs may still load a part of its own. */
+/** Builds of each kind that are kept: a running program may still load a part of its own. */
 const buildsKept = 5;
 /** A compiler is done within seconds. */
 const leftAfterMs = 600_000;
@@ -150,7 +150,7 @@ function removeOldBuilds(builds) {
   const all = fs.readdirSync(builds);
   const isOld = (folder) =>
     Date.now() - fs.statSync(folder, { throwIfNoEntry: false })?.mtimeMs > leftAfterMs;
-  // What a compiler left that was killed.
+  // Leftovers of a compiler that was killed.
   for (const folder of all.filter((name) => name.includes('.')).map((name) => path.join(builds, name))) {
     if (isOld(folder)) fs.rmSync(folder, { recursive: true, force: true });
   }
@@ -161,7 +161,7 @@ function removeOldBuilds(builds) {
   for (const { folder } of byAge.slice(buildsKept)) fs.rmSync(folder, { recursive: true, force: true });
 }
 
-/** Runs the command line in this very process, so that Ctrl-C and kill concern one process. Answers the exit code. */
+/** Runs the command line in this very process, so that Ctrl-C and kill affect one process. Returns the exit code. */
 export async function runOnsale(argv) {
   const program = await ensureCompiled('program', programFolders);
   if (!program) {
@@ -184,7 +184,7 @@ export async function runToExit(work) {
   }
 }
 
-/** Runs a program with its output passed on, and tells every 10 s that it is still at work. Answers its exit code. */
+/** Runs a program, passes its output on, and reports every 10 s that it is still running. Returns its exit code. */
 export async function runTelling(what, program, arguments_, env = process.env) {
   const started = performance.now();
   const timer = setInterval(

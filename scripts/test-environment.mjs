@@ -6,7 +6,7 @@ import { ensureCompiled, ensurePages, programFolders, root, run, SetupProblem, s
 import { chromium, findOrInstall, nginx, redis } from './programs.mjs';
 
 const inCi = process.env.CI === 'true';
-/** Answers the exit code. The last lines printed are the test runner's own summary. */
+/** Returns the exit code. The last lines printed are the test runner's own summary. */
 export async function runAllTests(filters) {
   const everything = filters.length === 0;
   const env = { ...process.env };
@@ -26,7 +26,7 @@ export async function runAllTests(filters) {
   try {
     await ensurePages();
   } catch (error) {
-    // Whoever runs a part works on that part: broken pages fail the tests that need them, not all.
+    // A person who runs a part works on that part: broken pages fail the tests that need them, not all.
     if (everything || inCi || !(error instanceof SetupProblem)) throw error;
     say(error.message);
   }

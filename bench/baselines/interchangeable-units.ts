@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { hotSeats, type StoredArena } from '../hot-seats.ts';
 
-/** General admission, a row a unit: the first free one that nobody else is just taking. One statement. */
+/** General admission with one row for each unit: takes the first free unit that no other claim has locked. One statement. */
 export async function openSkipLocked(pool: pg.Pool, units: number): Promise<StoredArena> {
   await pool.query('DROP TABLE IF EXISTS plain_units');
   await pool.query(

@@ -8,11 +8,11 @@ const price = 5_000;
 const fee = 250;
 
 /**
- * A purchase as a plain shop has it, for information: the same calls to the same provider, tables of its own with fewer indexes,
- * and a statement for each row in a transaction that holds its locks meanwhile. Not our steps: it looks for no repeat and for no
- * payment under way, keeps no deadline, epoch, phase or quota, counts an account but refuses nobody and counts no card, keeps
- * less of its history and none of the provider's answers, and owes no jobs. Somebody who pays twice, or after the event was
- * cancelled, is charged. same-steps-sale.ts is the one to compare with.
+ * A purchase as in a plain shop, for information: the same calls to the same provider, separate tables with fewer indexes, and
+ * one statement for each row in a transaction that holds its locks in the meantime. These are not our steps: it detects no
+ * repeat and no payment under way, has no deadline, epoch, phase or quota, counts an account without a limit and counts no
+ * card, stores less of its history and none of the provider's responses, and owes no jobs. A buyer who pays twice, or after the
+ * event was cancelled, is charged. Compare with same-steps-sale.ts instead.
  */
 export async function openRowByRowSale(
   pool: pg.Pool,

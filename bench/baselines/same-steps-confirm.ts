@@ -1,11 +1,11 @@
 import type { SaleEvent, SalePurchase } from '../sale-event.ts';
 import { lockEvent, lockOrder, noteChange, type Statements } from './same-steps-statements.ts';
 
-/** What confirm knows of the order from the step before it. */
+/** The data of the order that confirm has from the step before it. */
 export interface AuthorisedPurchase {
   purchase: SalePurchase;
   fingerprint: string;
-  /** Of the authorisation. */
+  /** Id of the authorisation. */
   operation: string;
   capture: { operation: string; key: string };
   owner: string;

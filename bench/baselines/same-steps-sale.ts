@@ -11,9 +11,9 @@ import { authorised, begin, captured, opened } from './same-steps-money.ts';
 import { extend, hold, reserve } from './same-steps-seats.ts';
 import { inStep, must } from './same-steps-statements.ts';
 
-/** Of the sessions that sell. */
+/** Settings of the sessions that sell. */
 export const sameStepsSettings = {
-  // Those of our sessions…
+  // The settings of our sessions…
   statement_timeout: 60_000,
   lock_timeout: 1_000,
   idle_in_transaction_session_timeout: 2_000,

@@ -13,7 +13,7 @@ export interface AmbiguousOrders {
   /** The orders' state. */
   order: OrderState;
   orders: number;
-  /** Those among them with a contradiction. */
+  /** Orders among them with a contradiction. */
   attention: number;
   underMinute: number;
   underTenMinutes: number;
