@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { type EventNo, seatStates } from '../src/core/hold.ts';
-import type { Arbiter, Claim, HoldCommand } from '../src/inventory/arbiter.ts';
+import type { ArbiterStore, Claim, HoldCommand, UnderEpoch } from '../src/inventory/arbiter.ts';
 import type { RebuildableArbiter } from '../src/inventory/modes.ts';
 import { createRedisArbiter } from '../src/inventory/redis/arbiter.ts';
 import { partitionKeys, partitionTag } from '../src/inventory/redis/scripts.ts';
@@ -17,14 +17,14 @@ const prefix = 'bench';
 
 /** A partition with all its seats free: who arbitrates it, under which epoch. */
 export interface OpenEvent {
-  arbiter: Arbiter;
+  arbiter: ArbiterStore;
   event: EventNo;
   epoch: number;
 }
 
 /** An event of its own on Postgres, open, with its seats; without layout or labels, which no arbiter reads. */
 export async function openPostgresEvent(
-  { db, arbiter }: { db: Db; arbiter: Arbiter },
+  { db, arbiter }: { db: Db; arbiter: ArbiterStore },
   seats: number,
 ): Promise<OpenEvent> {
   await db.query(
@@ -89,7 +89,7 @@ export async function closeRedisEvent(
 }
 
 async function loadFree(
-  arbiter: Arbiter,
+  arbiter: ArbiterStore,
   at: { event: EventNo; partition: number; epoch: number },
   seats: number,
 ): Promise<void> {
@@ -150,7 +150,7 @@ export function holdCommand(wanted: {
   epoch: number;
   buyer: number;
   claim: Claim;
-}): HoldCommand {
+}): UnderEpoch<HoldCommand> {
   const { event, epoch, buyer, claim } = wanted;
   const visitor = `v${String(buyer).padStart(21, '0')}`;
   return {

@@ -102,7 +102,7 @@ async function throughAdapter({ arbiter, event, epoch }: Opened, flight: number)
     for (;;) {
       const command = commands[next++];
       if (!command) return;
-      const { kind }: HoldOutcome = await surely(() => arbiter.hold(command));
+      const { kind } = await surely(() => arbiter.hold(command));
       if (kind !== 'granted' && kind !== 'taken') throw new Error(`answered ${kind}`);
     }
   };

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { overStore } from '../models/one-store.ts';
 import { createCheckout } from '../src/checkout/checkout.ts';
 import { createPostgresArbiter } from '../src/inventory/postgres.ts';
 import { createSalesRecord } from '../src/orders/orders-record.ts';
@@ -26,7 +27,7 @@ export async function openOurSale(
     stored.event,
   ]);
   const opened = await openRedisEvent(redis, { seats: house, stored });
-  const { arbiter } = opened;
+  const arbiter = overStore(opened.arbiter, () => opened.epoch);
   const stepping = createStepping();
   const checkout = createCheckout({
     record: stepping.watch(createSalesRecord({ db })),

@@ -2,7 +2,7 @@ import { auditEvent, eventsToAudit } from '../src/audit/audit.ts';
 import { createEvents } from '../src/catalogue/events.ts';
 import { ledgerAt } from '../src/cli/audit.ts';
 import type { HoldId, OrderId } from '../src/core/hold.ts';
-import type { Arbiter, HoldCommand } from '../src/inventory/arbiter.ts';
+import type { ArbiterStore, HoldCommand, UnderEpoch } from '../src/inventory/arbiter.ts';
 import type { Db } from '../src/postgres/db.ts';
 import { systemClock } from '../src/runtime/clock.ts';
 import { holdCommand, openPostgresEvent } from './arbiter-arena.ts';
@@ -15,7 +15,7 @@ export interface SaleEvent {
 
 /** One buyer's purchase, the same for every seller. */
 export interface SalePurchase {
-  command: HoldCommand;
+  command: UnderEpoch<HoldCommand>;
   order: OrderId;
   seats: number[];
   account: string;
@@ -29,7 +29,7 @@ const price = 5_000;
 const fee = 250;
 
 /** A separate open event that Postgres arbitrates. */
-export async function openSaleEvent(db: Db, arbiter: Arbiter, house: number): Promise<SaleEvent> {
+export async function openSaleEvent(db: Db, arbiter: ArbiterStore, house: number): Promise<SaleEvent> {
   const { event, epoch } = await openPostgresEvent({ db, arbiter }, house);
   // The audit treats an event with this value as published.
   await db.query('bench_published', 'UPDATE events SET seat_count = $2 WHERE event_no = $1', [event, house]);
@@ -59,7 +59,7 @@ export function purchaseOf(
 
 /** Throws when anything was not sold as it was bought, or the audit of record, arbiter and payments finds a broken promise. */
 export async function checkSale(
-  { db, arbiter, money }: { db: Db; arbiter: Arbiter; money: string },
+  { db, arbiter, money }: { db: Db; arbiter: ArbiterStore; money: string },
   event: number,
   bought: { purchases: number; seatsEach: number },
 ): Promise<void> {

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
-import type { Arbiter } from '../src/inventory/arbiter.ts';
+import type { ArbiterStore } from '../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../src/inventory/postgres.ts';
 import { partitionKeys } from '../src/inventory/redis/scripts.ts';
 import { closeRedisEvent, holdCommand, openPostgresEvent, openRedisEvent, surely } from './arbiter-arena.ts';
@@ -99,7 +99,7 @@ function sizes({ servers }: BenchContext): { cases: Case[]; spreads(): Spread[] 
 }
 
 async function weigh(
-  { arbiter, event, epoch }: { arbiter: Arbiter; event: number; epoch: number },
+  { arbiter, event, epoch }: { arbiter: ArbiterStore; event: number; epoch: number },
   seats: number,
   bytes: () => Promise<number>,
 ): Promise<Figures> {

@@ -4,7 +4,7 @@ import { assert } from '../src/core/outcome.ts';
 import { allows, type Phase } from '../src/core/phase.ts';
 import type { SeatNo } from '../src/core/seat-map.ts';
 import type {
-  Arbiter,
+  ArbiterStore,
   ExtendCommand,
   ExtendOutcome,
   HoldCommand,
@@ -19,6 +19,7 @@ import type {
   Retry,
   Snapshot,
   Stale,
+  UnderEpoch,
 } from '../src/inventory/arbiter.ts';
 import { type CheckedClaim, checkedClaim, retryAfterMs } from '../src/inventory/claims.ts';
 import type { Clock } from '../src/runtime/clock.ts';
@@ -46,7 +47,7 @@ export interface InProcessMode {
  * Refusals of a claim have one order of precedence: the id's own past (repeated, mismatch, hold_gone), not_open, too_late,
  * taken, the visitor's other hold (repeated, hold_exists, hold_gone), quota, address quota.
  */
-export function createInProcessArbiter(options: InProcessArbiterOptions): Arbiter {
+export function createInProcessArbiter(options: InProcessArbiterOptions): ArbiterStore {
   const { clock, phaseOf = () => 'open' } = options;
   const modeOf = options.modeOf ?? ((): InProcessMode => ({ mode: 'postgres', epoch: 1 }));
   const books = new Map<string, SeatBook>();
@@ -82,7 +83,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     return graceUntil !== null && graceUntil > clock.now() ? graceUntil : null;
   }
 
-  function load(command: LoadCommand): LoadOutcome {
+  function load(command: UnderEpoch<LoadCommand>): LoadOutcome | Stale {
     const { epoch } = modeOf(command.event, command.partition);
     if (epoch !== command.epoch) return { kind: 'stale', epoch };
     const book = open(command.event, command.partition);
@@ -90,7 +91,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     return { kind: 'loaded', seats: command.seats.length };
   }
 
-  function hold(command: HoldCommand): HoldOutcome {
+  function hold(command: UnderEpoch<HoldCommand>): HoldOutcome | Stale {
     const claim = checkedClaim(command);
     const refused = turnedAway(command);
     if (refused) return refused;
@@ -129,7 +130,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     return { kind: 'granted', hold: holdOf(book.grant(command, seats, own)), repeated: false };
   }
 
-  function recover(command: RecoverCommand): RecoverOutcome {
+  function recover(command: UnderEpoch<RecoverCommand>): RecoverOutcome | Stale {
     const { event, partition, receipt } = command;
     const refused = turnedAway(command, 'goes_on');
     if (refused) return refused;
@@ -148,7 +149,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     return late ? { kind: 'hold_gone' } : (takeAgain(book, command) ?? { kind: 'recovering', until });
   }
 
-  function extend(command: ExtendCommand): ExtendOutcome {
+  function extend(command: UnderEpoch<ExtendCommand>): ExtendOutcome | Stale {
     const refused = turnedAway(command);
     if (refused) return refused;
     const book = open(command.event, command.partition);
@@ -162,7 +163,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     return { kind: 'extended', hold: holdOf(found) };
   }
 
-  function release(command: ReleaseCommand): ReleaseOutcome {
+  function release(command: UnderEpoch<ReleaseCommand>): ReleaseOutcome | Stale {
     const refused = turnedAway(command, 'goes_on');
     if (refused) return refused;
     const book = open(command.event, command.partition);
@@ -220,7 +221,7 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
 }
 
 /** Returns the outcome for a hold id that was used before. */
-function pastOf(book: SeatBook, past: HeldRecord, command: HoldCommand): HoldOutcome {
+function pastOf(book: SeatBook, past: HeldRecord, command: UnderEpoch<HoldCommand>): HoldOutcome {
   if (past.visitor !== command.visitor) return { kind: 'mismatch' };
   if (past.state === 'tombstone') return { kind: 'hold_gone' };
   // For a hold that came back by its receipt, the request is no longer known.
@@ -239,7 +240,10 @@ function outranks(one: HeldRecord, receipt: Hold): boolean {
  * completely: the holds of its seats; the visitor's other hold, because a later hold means that the earlier one was over; and
  * the holder's holds, lowest first, as far as the quota requires.
  */
-function takeAgain(book: SeatBook, { receipt, seatsMax }: RecoverCommand): RecoverOutcome | undefined {
+function takeAgain(
+  book: SeatBook,
+  { receipt, seatsMax }: UnderEpoch<RecoverCommand>,
+): RecoverOutcome | undefined {
   const live = book.all().filter(book.isLive);
   const own = live.filter((one) => one.visitor === receipt.visitor);
   if (own.some((one) => outranks(one, receipt))) return { kind: 'hold_gone' };

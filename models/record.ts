@@ -503,11 +503,7 @@ export function createInProcessRecord(options: {
         }),
       ),
     authorised,
-    lateTerms: async (id) => {
-      const { eventNo, partition } = orders.get(id)!;
-      const { partitions, settings } = eventOf(eventNo);
-      return { epoch: partitions.get(partition)?.epoch ?? 0, seatsMax: settings.holdSeatsMax };
-    },
+    lateSeatsMax: async (id) => eventOf(orders.get(id)!.eventNo).settings.holdSeatsMax,
     captureWindow: async (id) => captureWindow(id),
     stray: async (command, by) => copy(stray(command, by)),
     refused: async (id, answer) =>

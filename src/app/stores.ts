@@ -3,7 +3,7 @@ import { createWaker } from '../controller/event-rest.ts';
 import { projectPhase } from '../controller/projection-task.ts';
 import { createStoreWatch, type StoreWatch, type WatchedRedis } from '../controller/store-watch.ts';
 import type { EventNo, PartitionNo } from '../core/hold.ts';
-import type { Arbiter } from '../inventory/arbiter.ts';
+import type { Arbiter, ArbiterStore } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
 import { createPostgresArbiter } from '../inventory/postgres.ts';
 import { createPartitionModes } from '../inventory/postgres-modes.ts';
@@ -137,7 +137,10 @@ export interface ArbiterOptions extends Pick<Parts, 'clock' | 'log'> {
 }
 
 /** The arbiter of all partitions, whichever store each is in. */
-export function openArbiters(options: ArbiterOptions): { arbiter: Arbiter; postgres: Arbiter } {
+export function openArbiters(options: ArbiterOptions): {
+  arbiter: Arbiter;
+  postgres: ArbiterStore;
+} {
   const { db, events, redis } = options;
   const postgres = createPostgresArbiter({ db });
   const { report, granted } = createPartitionModes({ db });

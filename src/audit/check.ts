@@ -49,14 +49,15 @@ export function indexCheck(
   condition: string,
   rows: string,
 ): RecordCheck {
-  const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').replace(/_$/, '');
+  // Names of statements are cut off after 63 bytes, which would run one instead of another.
+  const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').slice(0, 50).replace(/_$/, '');
   const index = `the unique index on ${table} (${columns})${rows ? ` of ${rows}` : ''}`;
   const quoted = condition.replace(/'/g, "''");
   const own = ['tickets', 'seats', 'holds'].includes(table);
   return {
     promise,
     name,
-    looks: `${index} stands`,
+    looks: `${index} exists`,
     remedy:
       'Stop selling and create the index again (migrations/0001_schema.sql): without it nothing keeps a second one out.',
     text: `

@@ -264,7 +264,6 @@ async function holdFree(blocking: Blocking, seats: SeatNo[], lost: SeatNo[]): Pr
       ...own,
       event,
       partition: mode.partition,
-      epoch: mode.epoch,
       holder: visitor,
       request: 'block',
       claim: { kind: 'seats', seats: wanted },
@@ -288,7 +287,7 @@ async function holdFree(blocking: Blocking, seats: SeatNo[], lost: SeatNo[]): Pr
 
 async function giveBack({ arbiter, event, mode }: Blocking, own: OrganiserHold['own']): Promise<void> {
   try {
-    await arbiter.release({ ...own, event, partition: mode.partition, epoch: mode.epoch });
+    await arbiter.release({ ...own, event, partition: mode.partition });
   } catch (error) {
     // It lapses by itself.
     if (!(error instanceof StoreFault)) throw error;

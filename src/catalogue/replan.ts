@@ -220,7 +220,7 @@ const loadedMax = 5_000;
 async function loadNewSeats({ db, arbiter, events }: ReplanDeps, event: EventNo): Promise<PartitionNo[]> {
   events.forgetModes(event);
   const untold: PartitionNo[] = [];
-  for (const { partition, epoch, mode } of await events.modes(event)) {
+  for (const { partition, mode } of await events.modes(event)) {
     if (mode === 'postgres') continue;
     for (let after = -1; ; ) {
       const seats = await db.query<{ seat: SeatNo; version: number; state: DecidedState }>(
@@ -232,7 +232,7 @@ async function loadNewSeats({ db, arbiter, events }: ReplanDeps, event: EventNo)
       const last = seats.at(-1);
       if (!last) break;
       after = last.seat;
-      const outcome = await arbiter.load({ event, partition, epoch, seats }).catch(() => null);
+      const outcome = await arbiter.load({ event, partition, seats }).catch(() => null);
       if (outcome?.kind === 'loaded') continue;
       untold.push(partition);
       break;

@@ -60,12 +60,12 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
 
   async function reserve(command: Parameters<Checkout['reserve']>[0]): Promise<CheckoutReserveOutcome> {
     const { hold, ...rest } = command;
-    const { event, partition, visitor, holder, epoch, grant } = hold;
+    const { event, partition, visitor, holder } = hold;
     const order = orderIdOf(hold.hold);
     // The order outlives its hold: a repeat after the sale still finds it.
     const before = await record.findOrder(order);
     if (before) return repeated(before);
-    const proof = await arbiter.extend({ event, partition, epoch, hold: hold.hold, visitor, order, grant });
+    const proof = await arbiter.extend({ event, partition, hold: hold.hold, visitor, order, receipt: hold });
     if (proof.kind === 'bound') return { kind: 'hold_gone' };
     if (proof.kind === 'hold_gone') {
       const meanwhile = await record.findOrder(order);
@@ -261,17 +261,16 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     const order = orderIdOf(hold.hold);
     const outcome = await record.abandon(hold, order);
     if (outcome.kind === 'ordered') return outcome;
-    const { event, partition, epoch, grant, visitor } = hold;
+    const { event, partition, visitor } = hold;
     const released = await arbiter.release({
       event,
       partition,
-      epoch,
-      grant,
+      receipt: hold,
       hold: hold.hold,
       visitor,
       force: order,
     });
-    if (released.kind === 'retry' || released.kind === 'stale') {
+    if (released.kind === 'retry') {
       // The order is written as closed, so the leader ends the hold within seconds.
       log.debug(
         { order, answer: released.kind },

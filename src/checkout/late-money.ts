@@ -1,6 +1,6 @@
 import type { HoldId, OrderId } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
-import type { Arbiter, Stale } from '../inventory/arbiter.ts';
+import type { Arbiter, Retry } from '../inventory/arbiter.ts';
 import type { LateSeats, OperationStep, Order, SalesRecord } from '../orders/record.ts';
 import type { PaymentView } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -55,7 +55,9 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
         continue;
       }
       step = await say(asked);
-      if (asked.kind === 'held' && step.order.hold !== asked.hold) await letGo(step.order, asked);
+      // `late` again: the hold's epoch is over and the hold with it. Releasing it in the new epoch would use up its id.
+      if (asked.kind === 'held' && step.kind !== 'late' && step.order.hold !== asked.hold)
+        await letGo(step.order, asked);
     }
     if (step.kind === 'late' && orGone) step = await say({ kind: 'gone' });
     const { kind } = step;
@@ -66,11 +68,11 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
 
   /** The order's seats of the arbiter: held for it, gone, or not to be said now. */
   async function ask(order: Order): Promise<Asked> {
-    const { epoch, seatsMax } = await record.lateTerms(order.order);
+    const seatsMax = await record.lateSeatsMax(order.order);
     const { eventNo: event, partition, visitor, holder } = order;
     const hold = lateHoldOf(order.order);
     assert(hold !== order.hold || order.state !== 'reserved', 'a hold of its own');
-    const at = { event, partition, epoch, hold, visitor };
+    const at = { event, partition, hold, visitor };
     const seats = order.lines.map(({ seat }) => seat).sort((a, b) => a - b);
     if (seats.length === 0) return { kind: 'gone' };
     const held = await reach(() =>
@@ -85,14 +87,14 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
         notAfter: null,
       }),
     );
-    if (held.kind === 'stale' || held.kind === 'retry') return later(held);
+    if (held.kind === 'retry') return later(held);
     // Seats that come back reopen the sale within a second or two.
     if (held.kind === 'not_open' && held.phase === 'sold_out')
       return { kind: 'later', afterMs: askAgainMs, orGone: true };
     // With another id: the visitor has chosen just these seats again by himself.
     if (held.kind !== 'granted' || held.hold.hold !== hold) return { kind: 'gone' };
     const bound = await reach(() => arbiter.extend({ ...at, order: order.order }));
-    if (bound.kind === 'stale' || bound.kind === 'retry') return later(bound);
+    if (bound.kind === 'retry') return later(bound);
     if (bound.kind !== 'extended') return { kind: 'gone' };
     return { kind: 'held', hold, epoch: bound.hold.epoch, deadline: bound.hold.deadline };
   }
@@ -113,14 +115,12 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
   /** Held in vain: the next buyer has the seats at once. */
   async function letGo(order: Order, held: LateSeats & { kind: 'held' }): Promise<void> {
     const { eventNo: event, partition, visitor } = order;
-    await reach(() =>
-      arbiter.release({ event, partition, epoch: held.epoch, hold: held.hold, visitor, force: order.order }),
-    );
+    await reach(() => arbiter.release({ event, partition, hold: held.hold, visitor, force: order.order }));
   }
 
   return { authorised };
 }
 
-function later(answer: { afterMs: number } | Stale): Asked & { kind: 'later' } {
-  return { kind: 'later', afterMs: 'afterMs' in answer ? answer.afterMs : askAgainMs, orGone: false };
+function later({ afterMs }: Retry): Asked & { kind: 'later' } {
+  return { kind: 'later', afterMs, orGone: false };
 }

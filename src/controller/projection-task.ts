@@ -2,7 +2,7 @@ import type { Events } from '../catalogue/events.ts';
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import { seatStates } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
-import type { Arbiter, DecidedPhase } from '../inventory/arbiter.ts';
+import type { Arbiter, ArbiterStore, DecidedPhase } from '../inventory/arbiter.ts';
 import { decidedPhase, decidedSeats, type OrderedHolds, orderedHolds } from '../orders/projection.ts';
 import type { DecidedSeat } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
@@ -37,7 +37,7 @@ export function createProjectionTask(options: {
   /** The routed one. */
   arbiter: Pick<Arbiter, 'project' | 'load' | 'snapshot'>;
   /** Postgres's own, whose snapshot is what was decided. */
-  postgres: Pick<Arbiter, 'snapshot'>;
+  postgres: Pick<ArbiterStore, 'snapshot'>;
   clock: Pick<Clock, 'monotonic'>;
   log: Logger;
 }): ProjectionTask {
@@ -68,7 +68,7 @@ export function createProjectionTask(options: {
     for (const row of rows) {
       const { partition, epoch } = row;
       try {
-        const seats = compare || isNew(row) ? await differences(event, partition, epoch) : [];
+        const seats = compare || isNew(row) ? await differences(event, partition) : [];
         const holds = orders.find((each) => each.partition === partition);
         if (!(await tell(event, partition, seats, phase, holds))) continue;
         told.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
@@ -81,7 +81,7 @@ export function createProjectionTask(options: {
   }
 
   /** Seats of which the partition's Redis believes something else than was decided; it first learns of those it does not know. */
-  async function differences(event: EventNo, partition: PartitionNo, epoch: number): Promise<DecidedSeat[]> {
+  async function differences(event: EventNo, partition: PartitionNo): Promise<DecidedSeat[]> {
     // Reads Redis first: a decision made in between looks like a difference and is reported twice, which has no effect.
     const { codes } = await arbiter.snapshot(event, partition);
     const decided = await postgres.snapshot(event, partition);
@@ -95,7 +95,7 @@ export function createProjectionTask(options: {
     });
     if (unknown.length > 0) {
       const seats = await decidedSeats(db, event, unknown);
-      await arbiter.load({ event, partition, epoch, seats });
+      await arbiter.load({ event, partition, seats });
     }
     if (other.length > 0)
       log.debug({ event, partition, seats: other.length }, 'seats are told to Redis again');

@@ -13,7 +13,7 @@ import { allBut, createBestSeats, type Found } from './best-seats.ts';
 import { createBounds } from './bounds.ts';
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
-import { createHoldClaims, underEpoch } from './hold-claims.ts';
+import { createHoldClaims } from './hold-claims.ts';
 import { problemOfHold, problemOfRecover, problemOfRelease } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';
 import {
@@ -118,9 +118,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             // The session ends by the stores' clock, not by ours.
             notAfter: Math.min((again ? null : time.in(claimPatienceMs)) ?? pass.expiresAt, pass.expiresAt),
           };
-          const outcome = await underEpoch(deps, event, partition, (epoch) =>
-            arbiter.hold({ ...command, epoch }),
-          );
+          const outcome = await arbiter.hold(command);
           time.seen(command, outcome);
           if (outcome.kind !== 'too_late') return outcome;
           if (command.notAfter === pass.expiresAt) throw problem('pass_expired');
@@ -238,15 +236,12 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       if (read.kind === 'invalid' || read.hold.hold !== id || read.hold.partition !== partition) {
         throw problem('receipt_refused');
       }
-      const outcome = await underEpoch(deps, event, partition, (epoch) =>
-        arbiter.recover({
-          event: event.eventNo,
-          partition,
-          epoch,
-          receipt: read.hold,
-          seatsMax: event.settings.holdSeatsMax,
-        }),
-      );
+      const outcome = await arbiter.recover({
+        event: event.eventNo,
+        partition,
+        receipt: read.hold,
+        seatsMax: event.settings.holdSeatsMax,
+      });
       switch (outcome.kind) {
         case 'recovered':
           return reply.code(200).send(await answer(event, outcome.hold));
@@ -368,9 +363,7 @@ async function releaseEverywhere(deps: HttpDeps, mine: Mine): Promise<ReleaseOut
   const { event, house, partition, visitor } = mine;
   const releaseIn = (where: PartitionNo): Promise<ReleaseOutcome> => {
     const hold = deps.credentials.holdIdIn(mine.id, visitor, where);
-    return underEpoch(deps, event, where, (epoch) =>
-      deps.arbiter.release({ event: event.eventNo, partition: where, epoch, hold, visitor }),
-    );
+    return deps.arbiter.release({ event: event.eventNo, partition: where, hold, visitor });
   };
   const others = [...allBut(house, partition)].map((where) =>
     releaseIn(where).catch((error: unknown) => {

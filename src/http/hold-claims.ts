@@ -1,7 +1,7 @@
 import type { House } from '../catalogue/events.ts';
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
-import type { Claim, HoldOutcome, Retry } from '../inventory/arbiter.ts';
+import type { Claim, HoldOutcome } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import { allBut, type BestSeats, type Found } from './best-seats.ts';
@@ -10,7 +10,6 @@ import { acrossHeld, partitionOfSeats, sectionPartition, type Wish } from './sea
 
 /** Best available: how often candidates are drawn anew when all of them were gone. */
 const bestTriesMax = 4;
-const movingRetryMs = 500;
 
 export interface WishedClaim {
   event: EventRecord;
@@ -48,7 +47,7 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
       // Of a store that does not answer nobody knows whether it has seats left.
       if (!found) return { outcome: away ?? (await repeatedOrTaken(wished)) };
       const outcome = await claim(found.partition, found.claim);
-      if ((outcome.kind === 'retry' || outcome.kind === 'stale') && house.partitions.length > 1) {
+      if (outcome.kind === 'retry' && house.partitions.length > 1) {
         // Other sections are offered to somebody who asked for one only when that one is known to be full.
         if (found.partition === (asked ?? held)) return { outcome };
         away = outcome;
@@ -110,20 +109,4 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
       return { outcome: await claim(partition, { kind: 'seats', seats: wish.seats }) };
     },
   };
-}
-
-/** Asks under the epoch we believe in, and once more under the present one when that was another. */
-export async function underEpoch<Outcome extends { kind: string }>(
-  { events }: Pick<HttpDeps, 'events'>,
-  event: EventRecord,
-  partition: PartitionNo,
-  ask: (epoch: number) => Promise<Outcome>,
-): Promise<Outcome | Retry> {
-  for (let again = false; ; again = true) {
-    const mode = (await events.modes(event.eventNo)).find((each) => each.partition === partition);
-    if (!mode || mode.mode === 'moving') return { kind: 'retry', afterMs: movingRetryMs };
-    const outcome = await ask(mode.epoch);
-    if (outcome.kind !== 'stale' || again) return outcome;
-    events.forgetModes(event.eventNo);
-  }
 }

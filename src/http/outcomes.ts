@@ -57,7 +57,6 @@ export function problemOfHold(
     case 'not_open':
       return problemOfPhase(outcome.phase, opensAt);
     case 'too_late':
-    case 'stale':
       return problem('busy', { retryAfterMs: 1_000 });
     case 'retry':
       return problem('busy', { retryAfterMs: outcome.afterMs });
@@ -72,8 +71,6 @@ export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 
       return problem('taken', { extra: { seats: outcome.seats } });
     case 'hold_gone':
       return problem('hold_gone');
-    case 'stale':
-      return problem('busy', { retryAfterMs: 1_000 });
     case 'retry':
       return problem('busy', { retryAfterMs: outcome.afterMs });
     default:
@@ -87,8 +84,6 @@ export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): Pro
     case 'released':
     case 'hold_gone':
       return null;
-    case 'stale':
-      return problem('busy', { retryAfterMs: 1_000 });
     case 'retry':
       return problem('busy', { retryAfterMs: outcome.afterMs });
     default:

@@ -17,8 +17,7 @@ import type { SeatNo } from '../core/seat-map.ts';
  *
  * - Each operation is ONE atomic conditional step in the store; nothing is read first and written later.
  * - Time is the store's own clock. A caller's clock decides nothing (S3).
- * - Every command names the `epoch` the caller believes in; another one in the store answers `stale` and changes nothing.
- * - "Taken" is a normal, cheap answer. Faults of the store are exceptions (`StoreFault`), never outcomes.
+ * - "Taken" is a normal, cheap outcome. Faults of the store are exceptions (`StoreFault`), never outcomes.
  * - An expired hold is free for the next claim at once, whether or not anything swept it (S4).
  */
 export interface Arbiter {
@@ -79,7 +78,6 @@ export interface Arbiter {
 export interface LoadCommand {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
   seats: { seat: SeatNo; version: number; state: DecidedState }[];
   /** For stores that do not have the record beside them; others ignore it. */
   phase?: DecidedPhase;
@@ -89,7 +87,7 @@ export interface DecidedPhase {
   phase: Phase;
   version: number;
 }
-export type LoadOutcome = { kind: 'loaded'; seats: number } | { kind: 'stale'; epoch: number };
+export type LoadOutcome = { kind: 'loaded'; seats: number } | Retry;
 
 /** What is asked for. Seat lists need no order; the adapter sorts and refuses repeats by assertion. */
 export type Claim =
@@ -106,7 +104,6 @@ export type Claim =
 export interface HoldCommand {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
   hold: HoldId;
   visitor: Visitor;
   holder: Holder;
@@ -151,18 +148,14 @@ export type HoldOutcome =
   | { kind: 'too_late' }
   /** The phase does not allow new holds. */
   | { kind: 'not_open'; phase: Phase }
-  | Stale
   | Retry;
 
-/** The store's epoch is another one: read the mode again. */
-export type Stale = { kind: 'stale'; epoch: number };
 /** The partition is moving between stores (under a second), was just degraded (grace), or its store did not answer. */
 export type Retry = { kind: 'retry'; afterMs: number };
 
 export interface RecoverCommand {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
   receipt: Hold;
   seatsMax: number;
 }
@@ -171,43 +164,38 @@ export type RecoverOutcome =
   | { kind: 'recovering'; until: number }
   | { kind: 'taken'; seats: SeatNo[] }
   | { kind: 'hold_gone' }
-  | Stale
   | Retry;
 
 export interface ExtendCommand {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
   hold: HoldId;
   visitor: Visitor;
   order: OrderId;
-  /** Of the hold's receipt, under `epoch`: a store that has given fewer numbers answers `stale`. */
-  grant?: number;
+  /** The rank in the hold's receipt. A store that has granted fewer numbers under that epoch is an older copy of itself. */
+  receipt?: Pick<Hold, 'epoch' | 'grant'>;
 }
 export type ExtendOutcome =
   | { kind: 'extended'; hold: Hold }
   | { kind: 'hold_gone' }
   | { kind: 'bound'; order: OrderId }
-  | Stale
   | Retry;
 
 export interface ReleaseCommand {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
   hold: HoldId;
   visitor: Visitor;
   /** The order that this hold was bound to and that the caller has just closed. */
   force?: OrderId;
   /** As in `ExtendCommand`. */
-  grant?: number;
+  receipt?: Pick<Hold, 'epoch' | 'grant'>;
 }
 export type ReleaseOutcome =
   | { kind: 'released'; seats: SeatNo[] }
   /** Nothing to give back: it was not there (a tombstone now is), had expired or was released before. */
   | { kind: 'hold_gone' }
   | { kind: 'bound'; order: OrderId }
-  | Stale
   | Retry;
 
 export interface SeatChange {
@@ -235,4 +223,21 @@ export interface Snapshot {
    * Indices into `seatStates` by seat_no, from seat 0 to the partition's last seat; 255: a seat of another partition.
    */
   codes: Uint8Array;
+}
+
+// What a store implements. Its callers are the router (routed.ts), which knows the mode of each partition, and the rebuild.
+
+/** The command under the epoch that the caller read. A store at another epoch returns `stale` and changes nothing. */
+export type UnderEpoch<Command> = Command & { epoch: number };
+
+/** The store's epoch is another one: read the mode again. */
+export type Stale = { kind: 'stale'; epoch: number };
+
+/** `Arbiter`, with the epoch in each command. The check is part of the same atomic step. */
+export interface ArbiterStore extends Pick<Arbiter, 'find' | 'project' | 'sweep' | 'snapshot'> {
+  load(command: UnderEpoch<LoadCommand>): Promise<LoadOutcome | Stale>;
+  hold(command: UnderEpoch<HoldCommand>): Promise<HoldOutcome | Stale>;
+  recover(command: UnderEpoch<RecoverCommand>): Promise<RecoverOutcome | Stale>;
+  extend(command: UnderEpoch<ExtendCommand>): Promise<ExtendOutcome | Stale>;
+  release(command: UnderEpoch<ReleaseCommand>): Promise<ReleaseOutcome | Stale>;
 }

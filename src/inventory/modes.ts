@@ -1,5 +1,5 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
-import type { Arbiter, DecidedPhase, Stale } from './arbiter.ts';
+import type { ArbiterStore, DecidedPhase, Stale } from './arbiter.ts';
 
 /**
  * Which store arbitrates a partition, and how that changes. One row per partition in Postgres is the only
@@ -99,7 +99,7 @@ export interface StoredHold {
  * An arbiter whose memory is a cache that can be lost: it is rebuilt from Postgres under a new epoch. Until `open`, every
  * operation of the contract answers `stale`; `load` is accepted before and after, under the same epoch.
  */
-export interface RebuildableArbiter extends Arbiter {
+export interface RebuildableArbiter extends ArbiterStore {
   /** Forgets all of the partition and begins to load it under `epoch`; a rebuild under a lower epoch answers `stale` from here on. */
   begin(at: PartitionEpoch): Promise<{ kind: 'begun' } | Stale>;
   /**

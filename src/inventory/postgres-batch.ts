@@ -1,20 +1,20 @@
 import { assert } from '../core/outcome.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { HoldCommand, HoldOutcome } from './arbiter.ts';
+import type { HoldCommand, HoldOutcome, Stale, UnderEpoch } from './arbiter.ts';
 import { type CheckedClaim, checkedClaim } from './claims.ts';
 
 /** A claim that can share a call: named seats or groups, and no hold that it replaces. */
 export interface SharedClaim {
-  command: HoldCommand;
+  command: UnderEpoch<HoldCommand>;
   checked: CheckedClaim;
 }
 
 export interface HoldBatcher {
-  hold(command: HoldCommand): Promise<HoldOutcome>;
+  hold(command: UnderEpoch<HoldCommand>): Promise<HoldOutcome | Stale>;
 }
 
 interface Waiting extends SharedClaim {
-  resolve(outcome: HoldOutcome): void;
+  resolve(outcome: HoldOutcome | Stale): void;
   reject(fault: unknown): void;
 }
 
@@ -39,8 +39,8 @@ const neighbours = 8;
  * about alone.
  */
 export function createHoldBatcher(options: {
-  alone(claim: SharedClaim): Promise<HoldOutcome>;
-  many(claims: readonly SharedClaim[]): Promise<(HoldOutcome | undefined)[]>;
+  alone(claim: SharedClaim): Promise<HoldOutcome | Stale>;
+  many(claims: readonly SharedClaim[]): Promise<(HoldOutcome | Stale | undefined)[]>;
   claimsPerCall?: number;
 }): HoldBatcher {
   const { alone, many, claimsPerCall = claimsPerCallMax } = options;

@@ -5,7 +5,7 @@ import type { Phase } from '../core/phase.ts';
 import type { Db } from '../postgres/db.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type {
-  Arbiter,
+  ArbiterStore,
   ExtendOutcome,
   HoldCommand,
   HoldOutcome,
@@ -14,6 +14,8 @@ import type {
   ReleaseOutcome,
   SeatChange,
   Snapshot,
+  Stale,
+  UnderEpoch,
 } from './arbiter.ts';
 import { ascending, checkedClaim, retryAfterMs } from './claims.ts';
 import { createHoldBatcher, type SharedClaim } from './postgres-batch.ts';
@@ -61,7 +63,7 @@ export interface PostgresArbiterOptions {
  * functions/arbiter.sql and, for grace, arbiter-grace.sql. The event's tables must be there (`create_event_tables`).
  * Claims that are asked together share calls (arbiter-batch.sql).
  */
-export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOptions): Arbiter {
+export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOptions): ArbiterStore {
   const ask = <Row>(operation: keyof typeof statements, values: readonly unknown[]): Promise<Row[]> =>
     // The first value of each is the event.
     db.query<Row>(`arbiter_${operation}`, statements[operation], values, values[0] as EventNo);
@@ -74,7 +76,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
     return answer;
   };
 
-  async function holdAlone({ command, checked }: SharedClaim): Promise<HoldOutcome> {
+  async function holdAlone({ command, checked }: SharedClaim): Promise<HoldOutcome | Stale> {
     const { groups, units, quantity } = checked;
     const answer = await answerOf('hold', [
       command.event,
@@ -98,7 +100,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
     return holdOutcomeOf(answer, command);
   }
 
-  async function holdMany(claims: readonly SharedClaim[]): Promise<(HoldOutcome | undefined)[]> {
+  async function holdMany(claims: readonly SharedClaim[]): Promise<(HoldOutcome | Stale | undefined)[]> {
     const { event, partition, epoch } = claims[0]!.command;
     const commands = claims.map(({ command }) => command);
     const rows = await ask<Answer & { claim: number }>('hold_many', [
@@ -118,7 +120,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
       commands.map(({ address }) => address?.id ?? null),
       commands.map(({ address }) => address?.seatsMax ?? null),
     ]);
-    const outcomes: (HoldOutcome | undefined)[] = claims.map(() => undefined);
+    const outcomes: (HoldOutcome | Stale | undefined)[] = claims.map(() => undefined);
     for (const row of rows) {
       const command = commands[row.claim - 1];
       assert(command, `an answer to claim ${row.claim} of ${claims.length}`);
@@ -129,7 +131,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
   const batcher = createHoldBatcher({ alone: holdAlone, many: holdMany, claimsPerCall });
 
   /** A claim that came to no decision: the loser of a crowd at one seat is told so, however busy the store is. */
-  async function takenFrom(command: HoldCommand): Promise<number[] | null> {
+  async function takenFrom(command: UnderEpoch<HoldCommand>): Promise<number[] | null> {
     const { event, partition, epoch, hold, visitor, claim, replaces } = command;
     if (claim.kind === 'units' || replaces !== null) return null;
     const { groups, quantity } = checkedClaim(command);
@@ -149,7 +151,9 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
   return {
     async load({ event, partition, epoch, seats }) {
       const answer = await answerOf('load', [event, partition, epoch, ...changesOf(seats)]);
-      return outcomeOf<LoadOutcome>(answer, { loaded: () => ({ kind: 'loaded', seats: seats.length }) });
+      return outcomeOf<LoadOutcome | Stale>(answer, {
+        loaded: () => ({ kind: 'loaded', seats: seats.length }),
+      });
     },
 
     async hold(command) {
@@ -165,7 +169,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
 
     async recover({ event, partition, epoch, receipt, seatsMax }) {
       const answer = await answerOf('recover', [event, partition, epoch, receiptRowOf(receipt), seatsMax]);
-      return outcomeOf<RecoverOutcome>(answer, {
+      return outcomeOf<RecoverOutcome | Stale>(answer, {
         recovered: () => ({ kind: 'recovered', hold: holdOf(answer, event, partition) }),
         recovering: () => ({ kind: 'recovering', until: answer.deadline }),
         taken: () => ({ kind: 'taken', seats: answer.seats }),
@@ -188,7 +192,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
         order,
         holdLimits.extendToMs,
       ]);
-      return outcomeOf<ExtendOutcome>(answer, {
+      return outcomeOf<ExtendOutcome | Stale>(answer, {
         extended: () => ({ kind: 'extended', hold: holdOf(answer, event, partition) }),
         hold_gone: () => ({ kind: 'hold_gone' }),
         bound: () => ({ kind: 'bound', order: answer.order_id! }),
@@ -197,7 +201,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
 
     async release({ event, partition, epoch, hold, visitor, force }) {
       const answer = await answerOf('release', [event, partition, epoch, hold, visitor, force ?? null]);
-      return outcomeOf<ReleaseOutcome>(answer, {
+      return outcomeOf<ReleaseOutcome | Stale>(answer, {
         released: () => ({ kind: 'released', seats: answer.seats }),
         hold_gone: () => ({ kind: 'hold_gone' }),
         bound: () => ({ kind: 'bound', order: answer.order_id! }),
@@ -222,9 +226,9 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
   };
 }
 
-function holdOutcomeOf(answer: Answer, command: HoldCommand): HoldOutcome {
+function holdOutcomeOf(answer: Answer, command: UnderEpoch<HoldCommand>): HoldOutcome | Stale {
   const hold = () => holdOf(answer, command.event, command.partition);
-  return outcomeOf<HoldOutcome>(answer, {
+  return outcomeOf<HoldOutcome | Stale>(answer, {
     granted: () => ({ kind: 'granted', hold: hold(), repeated: answer.repeated }),
     taken: () => ({ kind: 'taken', seats: answer.seats }),
     hold_exists: () => ({ kind: 'hold_exists', hold: hold() }),

@@ -2,7 +2,7 @@ import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { Arbiter, ProjectCommand, Retry, Snapshot, Stale } from './arbiter.ts';
+import type { Arbiter, ArbiterStore, ProjectCommand, Retry, Snapshot, Stale, UnderEpoch } from './arbiter.ts';
 import { retryAfterMs } from './claims.ts';
 import { createLossReports, type LossReports } from './loss-reports.ts';
 import type { PartitionModes, RebuildableArbiter } from './modes.ts';
@@ -45,7 +45,7 @@ export interface RedisArbiter {
 export type RedisArbiters = (store: string | null) => RedisArbiter | null;
 
 export interface RoutedArbiterOptions {
-  postgres: Arbiter;
+  postgres: ArbiterStore;
   redis: RedisArbiters;
   modes: ModeReader;
   report: PartitionModes['report'];
@@ -71,10 +71,9 @@ interface Routed {
   row: PartitionRow;
   at: number;
 }
-interface At {
+interface Partition {
   event: EventNo;
   partition: PartitionNo;
-  epoch: number;
 }
 
 /**
@@ -103,40 +102,43 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     return store.arbiter;
   }
 
-  /** hold, extend, release, recover: answered by the store of the partition's mode, or `stale`, or `retry`. */
-  async function claim<Outcome extends { kind: string }>(
-    command: At,
-    ask: (arbiter: Arbiter) => Promise<Outcome>,
-  ): Promise<Outcome | Stale | Retry> {
-    let route = await routeOf(command.event, command.partition);
-    // The caller knows of a later epoch than we do.
-    if (route && route.row.epoch < command.epoch) {
-      route = await routeOf(command.event, command.partition, clock.monotonic());
+  /**
+   * hold, extend, release, recover: asks the store of the partition's mode, under the row's epoch. If the store is at another
+   * epoch the row is read again, once.
+   */
+  async function claim<Command extends Partition, Outcome extends { kind: string }>(
+    command: Command,
+    ask: (arbiter: ArbiterStore, command: UnderEpoch<Command>) => Promise<Outcome | Stale>,
+  ): Promise<Exclude<Outcome, Stale> | Retry> {
+    for (let again = false; ; again = true) {
+      const route = await routeOf(command.event, command.partition, again ? clock.monotonic() : undefined);
+      if (!route || route.row.mode === 'moving') return { kind: 'retry', afterMs: retryAfterMs };
+      const under = { ...command, epoch: route.row.epoch };
+      const outcome =
+        route.row.mode === 'postgres'
+          ? await ask(postgres, under)
+          : await claimInRedis(command, route, (arbiter) => ask(arbiter, under));
+      if (outcome.kind !== 'stale') return outcome as Exclude<Outcome, Stale> | Retry;
+      if (again) return { kind: 'retry', afterMs: retryAfterMs };
     }
-    if (!route) return { kind: 'stale', epoch: 0 };
-    const { row } = route;
-    if (row.mode === 'moving') return { kind: 'retry', afterMs: retryAfterMs };
-    if (row.epoch !== command.epoch) return { kind: 'stale', epoch: row.epoch };
-    return row.mode === 'postgres' ? await ask(postgres) : await claimInRedis(command, route, ask);
   }
 
   async function claimInRedis<Outcome extends { kind: string }>(
-    command: At,
+    { event, partition }: Partition,
     { row, at }: Routed,
-    ask: (arbiter: Arbiter) => Promise<Outcome>,
+    ask: (arbiter: ArbiterStore) => Promise<Outcome | Stale>,
   ): Promise<Outcome | Stale | Retry> {
-    const { event, partition } = command;
     const arbiter = redisOf(event, row);
     if (!arbiter) return { kind: 'retry', afterMs: lostRetryMs };
     await wake(event);
-    let outcome: Outcome;
+    let outcome: Outcome | Stale;
     try {
       outcome = await ask(arbiter);
       losses.well(event, row);
     } catch (error) {
       if (!(error instanceof StoreFault)) throw error;
       losses.fault(event, row, error);
-      // Also when the answer was lost: the repeat by the same id finds what became of the first.
+      // Also when the response was lost: the repeat by the same id finds the result of the first call.
       return { kind: 'retry', afterMs: error.code === 'store_busy' ? retryAfterMs : lostRetryMs };
     }
     const isOld = clock.monotonic() - at >= trustedForMs;
@@ -222,10 +224,10 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
   }
 
   return {
-    hold: (command) => claim(command, (arbiter) => arbiter.hold(command)),
-    recover: (command) => claim(command, (arbiter) => arbiter.recover(command)),
-    extend: (command) => claim(command, (arbiter) => arbiter.extend(command)),
-    release: (command) => claim(command, (arbiter) => arbiter.release(command)),
+    hold: (command) => claim(command, (arbiter, under) => arbiter.hold(under)),
+    recover: (command) => claim(command, (arbiter, under) => arbiter.recover(under)),
+    extend: (command) => claim(command, (arbiter, under) => arbiter.extend(under)),
+    release: (command) => claim(command, (arbiter, under) => arbiter.release(under)),
 
     async find(event, partition, hold) {
       const { value, row } = await ask(event, partition, {
@@ -243,8 +245,13 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     async load(command) {
       const { event, partition } = command;
       const route = await routeOf(event, partition);
-      if (route?.row.mode !== 'redis') return await postgres.load(command);
-      return await askRedis(event, route.row, (arbiter) => arbiter.load(command));
+      if (!route) return { kind: 'retry', afterMs: retryAfterMs };
+      const under = { ...command, epoch: route.row.epoch };
+      const outcome =
+        route.row.mode === 'redis'
+          ? await askRedis(event, route.row, (arbiter) => arbiter.load(under))
+          : await postgres.load(under);
+      return outcome.kind === 'stale' ? { kind: 'retry', afterMs: retryAfterMs } : outcome;
     },
 
     project,
@@ -272,7 +279,7 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
   };
 }
 
-/** What a buyer builds on. A refusal by a store that is no longer the partition's costs him a try at most. */
+/** An outcome that a buyer relies on. A refusal by a store that is no longer the partition's costs the buyer one attempt at most. */
 function isPromise({ kind }: { kind: string }): boolean {
   return kind === 'granted' || kind === 'extended' || kind === 'recovered' || kind === 'released';
 }

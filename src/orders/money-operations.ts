@@ -137,14 +137,14 @@ export function authorisedOperation(
   ]);
 }
 
-export async function lateTerms(db: Db, order: OrderId): Promise<{ epoch: number; seatsMax: number }> {
-  const rows = await db.query<{ epoch: number; seatsMax: number }>(
-    'money_late_terms',
-    `SELECT p.epoch::float8 AS epoch, (e.settings ->> 'holdSeatsMax')::integer AS "seatsMax"
-     FROM orders o JOIN events e USING (event_no) JOIN event_partitions p USING (event_no, partition) WHERE o.order_id = $1`,
+export async function lateSeatsMax(db: Db, order: OrderId): Promise<number> {
+  const rows = await db.query<{ seatsMax: number }>(
+    'order_late_seats_max',
+    `SELECT (e.settings ->> 'holdSeatsMax')::integer AS "seatsMax"
+     FROM orders o JOIN events e USING (event_no) WHERE o.order_id = $1`,
     [order],
   );
-  return rows[0]!;
+  return rows[0]!.seatsMax;
 }
 
 /** From here to its end a reservation whose money is not taken is on the operator's list. */

@@ -7,7 +7,7 @@ import {
   captureWindow,
   claimOperations,
   endOperation,
-  lateTerms,
+  lateSeatsMax,
   openedOperation,
   operationsOf,
   parkOperation,
@@ -51,7 +51,7 @@ export function createSalesRecord({ db }: { db: Db }): SalesRecord {
     park: (command) => parkOperation(db, command),
     authorised: (operation, view, endKey, claim, late) =>
       authorisedOperation(db, operation, view, endKey, claim, late),
-    lateTerms: (order) => lateTerms(db, order),
+    lateSeatsMax: (order) => lateSeatsMax(db, order),
     captureWindow: (order) => captureWindow(db, order),
     stray: (command, claim) => strayObject(db, command, claim),
     refused: (operation, answer) => refusedOperation(db, operation, answer),

@@ -371,8 +371,8 @@ export interface SalesRecord {
     claim: Claim,
     late?: LateSeats,
   ): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
-  /** Under what the arbiter is to be asked for a closed order's seats. */
-  lateTerms(order: OrderId): Promise<{ epoch: number; seatsMax: number }>;
+  /** Returns the quota under which the arbiter is asked for the seats of a closed order. */
+  lateSeatsMax(order: OrderId): Promise<number>;
   captureWindow(order: OrderId): Promise<CaptureWindow>;
   /** Decides about an object that was found at the provider. An object of a settled order is cancelled. */
   stray(command: StrayCommand, claim: Claim): Promise<StrayOutcome>;

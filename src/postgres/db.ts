@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { EventNo } from '../core/hold.ts';
+import { assert } from '../core/outcome.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
@@ -54,6 +55,9 @@ export const typeParsers = {
     return pg.types.getTypeParser(oid, format as 'text');
   },
 };
+
+/** Postgres cuts longer names off, and then runs one statement instead of another. Bytes. */
+const statementNameMax = 63;
 
 /** `2026-01-01 10:00:00.123456+00` → a form that Date.parse takes; sessions run with TimeZone UTC. */
 function isoOf(text: string): string {
@@ -119,6 +123,7 @@ export function createDb(options: DbOptions): Db {
   }
 
   async function runOnce(name: string, text: string, values: readonly unknown[]): Promise<pg.QueryResult> {
+    assert(name.length <= statementNameMax, `the name of statement ${name} is too long`);
     let client: pg.PoolClient;
     try {
       client = await pool.connect();

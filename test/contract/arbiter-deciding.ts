@@ -192,13 +192,16 @@ export function doors(clause: Clause): void {
       world.epoch = await world.setMode('postgres');
       assert.notEqual(world.epoch, before);
       const stale = { kind: 'stale', epoch: world.epoch };
-      assert.deepEqual(await hold(2, 'visitor-b', seatsOf(1), { epoch: before }), stale);
+      if (!world.hidesEpoch)
+        assert.deepEqual(await hold(2, 'visitor-b', seatsOf(1), { epoch: before }), stale);
       const at = { event: world.event, partition: 0, epoch: before };
       const own = { ...at, hold: idOf(1), visitor: 'visitor-a' };
-      assert.deepEqual(await world.arbiter.extend({ ...own, order: idOf(100) }), stale);
-      assert.deepEqual(await world.arbiter.release(own), stale);
-      assert.deepEqual(await world.arbiter.recover({ ...at, receipt: old, seatsMax: 6 }), stale);
-      assert.deepEqual(await world.arbiter.load({ ...at, seats: [] }), stale);
+      if (!world.hidesEpoch) {
+        assert.deepEqual(await world.arbiter.extend({ ...own, order: idOf(100) }), stale);
+        assert.deepEqual(await world.arbiter.release(own), stale);
+        assert.deepEqual(await world.arbiter.recover({ ...at, receipt: old, seatsMax: 6 }), stale);
+        assert.deepEqual(await world.arbiter.load({ ...at, seats: [] }), stale);
+      }
 
       assert.equal(await find(1), null);
       assert.deepEqual(await codes(), [0, 0, 0, 0]);

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import type { DecidedState } from '../../src/core/hold.ts';
 import { seatStates } from '../../src/core/hold.ts';
 import type { Phase } from '../../src/core/phase.ts';
-import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import type { ArbiterStore } from '../../src/inventory/arbiter.ts';
 import type { RebuildableArbiter, StoredHold } from '../../src/inventory/modes.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { heldStates } from '../../src/inventory/redis/codes.ts';
@@ -118,7 +118,7 @@ export async function redisWorldAt(
 }
 
 /** A move between stores is known by Postgres's row, so it is the router that asks to retry; this does so in its place. */
-function routed(redis: RebuildableArbiter, isMoving: () => boolean): Arbiter {
+function routed(redis: RebuildableArbiter, isMoving: () => boolean): ArbiterStore {
   const retry = { kind: 'retry' as const, afterMs: 250 };
   return {
     ...redis,

@@ -28,6 +28,7 @@ arbiterSuite('routed', async () => {
   return {
     ...world,
     arbiter,
+    hidesEpoch: true,
     setMode: async (mode) => {
       const epoch = await world.setMode(mode);
       events.forgetModes(world.event);

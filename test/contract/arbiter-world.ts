@@ -1,14 +1,23 @@
 import type { Hold, HoldId } from '../../src/core/hold.ts';
 import type { Phase } from '../../src/core/phase.ts';
 import type { SeatNo } from '../../src/core/seat-map.ts';
-import type { Arbiter, Claim, HoldCommand, HoldOutcome } from '../../src/inventory/arbiter.ts';
+import type {
+  ArbiterStore,
+  Claim,
+  HoldCommand,
+  HoldOutcome,
+  Stale,
+  UnderEpoch,
+} from '../../src/inventory/arbiter.ts';
 
 /** One event of an adapter under test, with the switches that belong to its store and not to the contract. */
 export interface ArbiterWorld {
-  arbiter: Arbiter;
+  arbiter: ArbiterStore;
   event: number;
-  /** Of partition 0. */
+  /** Epoch of partition 0. */
   epoch: number;
+  /** The adapter takes no epoch and reads the mode itself: the router. */
+  hidesEpoch?: boolean;
   /** As if `ms` had passed by the store's clock for everything that was granted so far. */
   advance(ms: number): Promise<void>;
   setPhase(phase: Phase): Promise<void>;
@@ -45,7 +54,7 @@ export function commandsOf(world: ArbiterWorld) {
           state: 'available' as const,
         })),
       }),
-    hold: (hold: number, visitor: string, claim: Claim, more: Partial<HoldCommand> = {}) =>
+    hold: (hold: number, visitor: string, claim: Claim, more: Partial<UnderEpoch<HoldCommand>> = {}) =>
       world.arbiter.hold({
         ...at(),
         hold: idOf(hold),
@@ -86,7 +95,7 @@ export function commandsOf(world: ArbiterWorld) {
   };
 }
 
-export function grantedHold(outcome: HoldOutcome): Hold {
+export function grantedHold(outcome: HoldOutcome | Stale): Hold {
   if (outcome.kind !== 'granted') throw new Error(`expected a grant, not ${JSON.stringify(outcome)}`);
   return outcome.hold;
 }

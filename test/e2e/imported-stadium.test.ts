@@ -100,6 +100,7 @@ test('a stadium from a box office’s list is imported, published and opened by 
   await page.getByLabel('Name', { exact: true }).fill('Home Game');
   await page.getByLabel('Address', { exact: true }).fill('home-game');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });
+  await page.locator('input[id^="price-"]').first().waitFor();
   for (const price of await page.locator('input[id^="price-"]').all()) await price.fill('30');
   await page.getByRole('button', { name: 'Create the draft' }).click();
   await page.getByRole('button', { name: 'Publish' }).click();

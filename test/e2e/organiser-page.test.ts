@@ -59,6 +59,7 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByLabel('Name', { exact: true }).fill('Opening Night');
   await page.getByLabel('Address', { exact: true }).fill('opening-night');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });
+  await page.locator('input[id^="price-"]').first().waitFor();
   for (const price of await page.locator('input[id^="price-"]').all()) await price.fill('49,50');
   await assertAccessible(page, 'new event');
   await page.getByRole('button', { name: 'Create the draft' }).click();

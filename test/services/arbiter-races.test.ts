@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import type { Claim, HoldOutcome } from '../../src/inventory/arbiter.ts';
+import type { Claim, HoldOutcome, Stale } from '../../src/inventory/arbiter.ts';
 import { type Random, seededRandom } from '../../src/runtime/random.ts';
 import { postgresWorld, testDb } from '../contract/arbiter-postgres-world.ts';
 import {
@@ -73,7 +73,7 @@ function tally(outcomes: readonly { kind: string }[]): Record<string, number> {
   for (const { kind } of outcomes) counts[kind] = (counts[kind] ?? 0) + 1;
   return counts;
 }
-const seatsGranted = (outcomes: readonly HoldOutcome[]) =>
+const seatsGranted = (outcomes: readonly (HoldOutcome | Stale)[]) =>
   outcomes.flatMap((outcome) => (outcome.kind === 'granted' ? outcome.hold.seats : []));
 const times = <T>(count: number, make: (i: number) => T): T[] =>
   Array.from({ length: count }, (_, i) => make(i));

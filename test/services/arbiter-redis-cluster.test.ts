@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after, describe, type TestContext } from 'node:test';
 import type { Hold } from '../../src/core/hold.ts';
-import type { HoldCommand, HoldOutcome } from '../../src/inventory/arbiter.ts';
+import type { HoldCommand, HoldOutcome, Stale } from '../../src/inventory/arbiter.ts';
 import type { RebuildableArbiter, StoredHold } from '../../src/inventory/modes.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { readRedisHolds } from '../../src/inventory/redis/holds.ts';
@@ -32,7 +32,7 @@ interface Partition {
   /** One for each process. */
   arbiters: RebuildableArbiter[];
   /** A claim of a visitor of its own; `n` also says which process is asked. */
-  hold(n: number, seats: number[]): Promise<HoldOutcome>;
+  hold(n: number, seats: number[]): Promise<HoldOutcome | Stale>;
 }
 let events = 0;
 
@@ -56,7 +56,7 @@ async function openPartition(seats: number, holds: StoredHold[] = []): Promise<P
   await surely(() => first.load({ ...at, seats: free }));
   await surely(() => first.remember({ ...at, holds }));
   await surely(() => first.open({ ...at, phase: { phase: 'open', version: 1 }, lastGrant: holds.length }));
-  const hold = (n: number, wish: number[]): Promise<HoldOutcome> =>
+  const hold = (n: number, wish: number[]): Promise<HoldOutcome | Stale> =>
     arbiters[n % arbiters.length]!.hold({
       ...at,
       hold: idOf(n),

@@ -134,15 +134,13 @@ function crowd({ world, routed }: Stage) {
   const kinds = new Map<string, number>();
   let [stopped, next] = [false, 0];
 
-  /** As a web process does: under the new epoch by itself; a claim that may have been granted is asked again by its id. */
+  /** As a browser does: a claim that may have been granted is repeated with its id. */
   async function claim(n: number, seat: number): Promise<HoldOutcome | undefined> {
     const visitor = `${world.event}/v${n}`;
-    let { epoch } = await world.row();
     while (!stopped) {
       const outcome = await routed[n % routed.length]!.hold({
         event: world.event,
         partition: 0,
-        epoch,
         hold: uuidOf(visitor),
         visitor,
         holder: visitor,
@@ -154,9 +152,8 @@ function crowd({ world, routed }: Stage) {
         notAfter: null,
       });
       kinds.set(outcome.kind, (kinds.get(outcome.kind) ?? 0) + 1);
-      if (outcome.kind === 'stale') epoch = outcome.epoch;
-      else if (outcome.kind !== 'retry') return outcome;
-      await clock.sleep(outcome.kind === 'retry' ? 50 : 0);
+      if (outcome.kind !== 'retry') return outcome;
+      await clock.sleep(50);
     }
     return undefined;
   }

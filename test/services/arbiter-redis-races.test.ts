@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after, describe } from 'node:test';
-import type { Claim, HoldOutcome } from '../../src/inventory/arbiter.ts';
+import type { Claim, HoldOutcome, Stale } from '../../src/inventory/arbiter.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { type Random, seededRandom } from '../../src/runtime/random.ts';
@@ -58,7 +58,7 @@ function tally(outcomes: readonly { kind: string }[]): Record<string, number> {
   for (const { kind } of outcomes) counts[kind] = (counts[kind] ?? 0) + 1;
   return counts;
 }
-const seatsGranted = (outcomes: readonly HoldOutcome[]) =>
+const seatsGranted = (outcomes: readonly (HoldOutcome | Stale)[]) =>
   outcomes.flatMap((outcome) => (outcome.kind === 'granted' ? outcome.hold.seats : []));
 function someOf(random: Random, from: number, count: number): number[] {
   const all = times(from, (i) => i);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
 import { createInProcessArbiter } from '../../models/arbiter.ts';
+import { overStore } from '../../models/one-store.ts';
 import { blockSeats, unblockSeats } from '../../src/catalogue/blocks.ts';
 import { createEvents } from '../../src/catalogue/events.ts';
 import type { Phase } from '../../src/core/phase.ts';
@@ -36,7 +37,10 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
   const second = await addPartition(database, event);
   const arbiter = createPostgresArbiter({ db });
   const events = createEvents({ db, clock: systemClock });
-  const deps = { db, arbiter, events, clock: systemClock, random: systemRandom };
+  const deps = {
+    ...{ db, events, clock: systemClock, random: systemRandom },
+    arbiter: overStore(arbiter, (_event, partition) => (partition === 0 ? epoch : second)),
+  };
   const all = Array.from({ length: seatCount }, (_, seat) => seat);
   const answers = new Map<string, number>();
   let overlaps = 0;
@@ -131,7 +135,7 @@ async function arbitratedElsewhere(t: { after(run: () => Promise<void>): void })
   await elsewhere.load({ event, partition: 0, epoch, seats: free });
   const deps = {
     db,
-    arbiter: elsewhere as Arbiter,
+    arbiter: overStore(elsewhere, () => epoch),
     events: createEvents({ db, clock: systemClock }),
     clock: systemClock,
     random: systemRandom,
@@ -247,7 +251,8 @@ test('S8: blocks while the sale is not open: holds stay, and what the record kno
 });
 
 test('S8: the sale opens, or the store changes, in the middle of a block: it is done as things are then', async (t) => {
-  const { database, event, deps, elsewhere, hold, setPhase } = await arbitratedElsewhere(t);
+  const { database, event, deps, hold, setPhase } = await arbitratedElsewhere(t);
+  const elsewhere = deps.arbiter;
   await setPhase('paused');
   let between: (() => Promise<unknown>) | null = async () => {
     await setPhase('open');

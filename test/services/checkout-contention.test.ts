@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { overStore } from '../../models/one-store.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -154,7 +155,9 @@ async function arbitrated() {
   const stage = await stageEvent(database, { mode: 'postgres' });
   const arbiter = createPostgresArbiter({ db: desk.db });
   // Nothing is projected: in Postgres mode the record's own step has to be enough.
-  const made = till(database.url, simulator.provider, { arbiter: { ...arbiter, project: async () => true } });
+  const made = till(database.url, simulator.provider, {
+    arbiter: { ...overStore(arbiter, () => stage.epoch), project: async () => true },
+  });
   const at = { event: stage.event, partition: 0, epoch: stage.epoch };
   async function hold(visitor: string, seats: number[]): Promise<Hold> {
     const answer = await arbiter.hold({

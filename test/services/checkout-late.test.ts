@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
+import { overStore } from '../../models/one-store.ts';
 import type { CheckoutOptions } from '../../src/checkout/checkout.ts';
-import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import type { Arbiter, ArbiterStore } from '../../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { partitionTag } from '../../src/inventory/redis/scripts.ts';
@@ -262,9 +263,12 @@ interface Hall {
 /** An event of 20 seats whose holds this arbiter decides, two seats a holder. */
 async function hall(mode: 'postgres' | 'redis'): Promise<Hall> {
   const stage = await stageEvent(database, { mode, settings: { holdSeatsMax: 2 } });
-  const arbiter = mode === 'postgres' ? createPostgresArbiter({ db: desk.db }) : await inRedis(stage);
+  const arbiter = overStore(
+    mode === 'postgres' ? createPostgresArbiter({ db: desk.db }) : await inRedis(stage),
+    epochOf,
+  );
   const own = deskWith(simulator.provider, { arbiter });
-  const at = { event: stage.event, partition: 0, epoch: stage.epoch };
+  const at = { event: stage.event, partition: 0 };
   return {
     stage,
     arbiter,
@@ -285,7 +289,15 @@ async function hall(mode: 'postgres' | 'redis'): Promise<Hall> {
   };
 }
 
-async function inRedis({ event, epoch }: Stage): Promise<Arbiter> {
+async function epochOf(event: number, partition: number): Promise<number> {
+  const [row] = await database.query(
+    'SELECT epoch::int AS epoch FROM event_partitions WHERE event_no = $1 AND partition = $2',
+    [event, partition],
+  );
+  return row.epoch;
+}
+
+async function inRedis({ event, epoch }: Stage): Promise<ArbiterStore> {
   const arbiter = createRedisArbiter({ store: store!, prefix: 'late', clock: systemClock });
   store!.trust(partitionTag('late', event, 0), [server!.runId]);
   const at = { event, partition: 0, epoch };
@@ -336,7 +348,6 @@ for (const mode of ['postgres', 'redis'] as const) {
       const other = await world.arbiter.hold({
         event: world.stage.event,
         partition: 0,
-        epoch: world.stage.epoch,
         hold: randomUUID(),
         visitor: 'another browser',
         holder: 'buyer1',
@@ -439,7 +450,6 @@ test('D1: while receipts are being collected a late success takes no seat; after
   const recovered = await world.arbiter.recover({
     event: world.stage.event,
     partition: 0,
-    epoch: Number(epoch),
     receipt,
     seatsMax: 2,
   });

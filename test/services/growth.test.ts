@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { overStore } from '../../models/one-store.ts';
 import { checkIn } from '../../src/fulfilment/entry.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createSalesRecord } from '../../src/orders/orders-record.ts';
@@ -48,7 +49,10 @@ test('what a buyer’s way from the line to the door reads does not grow with th
   const room = createPostgresWaitingRoom({ db });
   const desk = refundDesk(database.url, simulator.provider, { poolSize });
   t.after(() => desk.close());
-  const shop = till(database.url, simulator.provider, { arbiter, poolSize });
+  const shop = till(database.url, simulator.provider, {
+    arbiter: overStore(arbiter, () => stage.epoch),
+    poolSize,
+  });
   t.after(() => shop.close());
 
   let buyers = 0;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { createLease } from '../../src/controller/lease.ts';
 import type { Hold } from '../../src/core/hold.ts';
-import type { Arbiter } from '../../src/inventory/arbiter.ts';
+import type { ArbiterStore } from '../../src/inventory/arbiter.ts';
 import type { PartitionModes } from '../../src/inventory/modes.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createPartitionModes } from '../../src/inventory/postgres-modes.ts';
@@ -26,7 +26,7 @@ export interface ModesWorld {
   event: number;
   /** Of the partition's row when the world was made, or its Redis was there last. */
   epoch: number;
-  arbiter: Arbiter;
+  arbiter: ArbiterStore;
   modes: PartitionModes;
   record: SalesRecord;
   row(): Promise<Row>;
@@ -43,12 +43,12 @@ export interface ModesWorld {
   restored(): Promise<void>;
   /** As a lost Redis granted it under `epoch`. */
   receipt(visitor: string, seats: number[], grant: number, more?: Partial<Hold>): Hold;
-  present(receipt: Hold, seatsMax?: number): ReturnType<Arbiter['recover']>;
+  present(receipt: Hold, seatsMax?: number): ReturnType<ArbiterStore['recover']>;
   hold(
     visitor: string,
     seats: number[],
     more?: { hold?: string; holder?: string },
-  ): ReturnType<Arbiter['hold']>;
+  ): ReturnType<ArbiterStore['hold']>;
   reserve(hold: Hold): ReturnType<SalesRecord['reserve']>;
   /** S1, S2, S3, S8 seat by seat, by SQL. */
   audit(): Promise<void>;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
 import { createInProcessArbiter } from '../../models/arbiter.ts';
+import { overStore } from '../../models/one-store.ts';
 import { createEvents } from '../../src/catalogue/events.ts';
 import { loadPlan, savePlan } from '../../src/catalogue/plans.ts';
 import { prepareReplan, type ReplanDeps, replanEvent } from '../../src/catalogue/replan.ts';
@@ -73,7 +74,7 @@ test('S8: a new plan where another store arbitrates: no held seat is lost, the s
   const { plan: next } = await savePlan(db, plan, report);
   const deps: ReplanDeps = {
     db,
-    arbiter,
+    arbiter: overStore(arbiter, (_event, partition) => epochs[partition]!),
     events,
     clock: systemClock,
     random: systemRandom,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { seatStates } from '../../src/core/hold.ts';
-import type { HoldCommand } from '../../src/inventory/arbiter.ts';
+import type { HoldCommand, UnderEpoch } from '../../src/inventory/arbiter.ts';
 import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
 import { type RebuildOutcome, type RebuildStep, rebuild } from '../../src/inventory/rebuild.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
@@ -86,7 +86,7 @@ async function stage(seats?: number): Promise<Stage> {
         seatsMax: 6,
         replaces: null,
         notAfter: null,
-      } satisfies HoldCommand);
+      } satisfies UnderEpoch<HoldCommand>);
     },
   };
 }

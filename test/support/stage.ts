@@ -16,6 +16,9 @@ import { auditOf, unsettled, violationsOf } from './at-rest.ts';
 import type { TestDatabase } from './postgres.ts';
 import type { TestSimulator } from './simulator.ts';
 
+/** Epoch of each staged event's partition 0. */
+const epochs = new Map<number, number>();
+
 /** An event with `seats` seats, open, arbitrated in `mode`; written straight into the tables. */
 export async function stageEvent(
   database: TestDatabase,
@@ -39,6 +42,7 @@ export async function stageEvent(
     'UPDATE event_partitions SET mode = $2 WHERE event_no = $1 RETURNING epoch',
     [event, options.mode ?? 'redis'],
   );
+  epochs.set(event, Number(partition.epoch));
   return { event, epoch: Number(partition.epoch) };
 }
 
@@ -94,17 +98,19 @@ export const linesOf = (seats: number[]): OrderLine[] =>
 
 /** Grants everything to everybody: only the record is left to keep its promises. */
 export const lyingArbiter: Pick<Arbiter, 'hold' | 'extend' | 'release' | 'project'> = {
-  hold: async ({ event, epoch, hold, visitor, claim }) => ({
+  hold: async ({ event, hold, visitor, claim }) => ({
     kind: 'granted',
-    hold: holdOf({ event, epoch }, visitor, claim.kind === 'seats' ? claim.seats : [], hold),
+    hold: holdOf(
+      { event, epoch: epochs.get(event)! },
+      visitor,
+      claim.kind === 'seats' ? claim.seats : [],
+      hold,
+    ),
     repeated: false,
   }),
-  extend: async (command) => ({
+  extend: async ({ event, receipt, visitor, hold, order }) => ({
     kind: 'extended',
-    hold: {
-      ...holdOf({ event: command.event, epoch: command.epoch }, command.visitor, [], command.hold),
-      order: command.order,
-    },
+    hold: { ...holdOf({ event, epoch: receipt?.epoch ?? epochs.get(event)! }, visitor, [], hold), order },
   }),
   release: async () => ({ kind: 'released', seats: [] }),
   project: async () => true,

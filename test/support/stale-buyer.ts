@@ -36,12 +36,10 @@ const events = createEvents({ db, clock: systemClock });
 const { arbiter } = openArbiters({ db, events, redis, reporter: 'stale', ...parts });
 
 async function holdSeats(): Promise<Hold> {
-  const mode = (await events.modes(orders.event)).find(({ partition }) => partition === orders.partition);
   const visitor = `stale-${randomUUID().slice(0, 12)}`;
   const outcome = await arbiter.hold({
     event: orders.event,
     partition: orders.partition,
-    epoch: mode!.epoch,
     hold: randomUUID(),
     visitor,
     holder: visitor,

@@ -10,6 +10,7 @@ import type {
   ReleaseOutcome,
   Snapshot,
   Stale,
+  UnderEpoch,
 } from '../arbiter.ts';
 import { type Code, codeOf } from './codes.ts';
 
@@ -99,7 +100,11 @@ function holdOf(answer: unknown[], at: PartitionOf): Hold {
   return made;
 }
 
-export function holdOutcomeOf(reply: unknown, command: HoldCommand, quantity: number): HoldOutcome {
+export function holdOutcomeOf(
+  reply: unknown,
+  command: UnderEpoch<HoldCommand>,
+  quantity: number,
+): HoldOutcome {
   const { code, answer } = answerOf(reply);
   switch (code) {
     case 'granted': {
@@ -163,7 +168,10 @@ export function releaseOutcomeOf(reply: unknown): ReleaseOutcome {
   throw unexpected(code, 'release');
 }
 
-export function recoverOutcomeOf(reply: unknown, at: PartitionOf & { visitor: string }): RecoverOutcome {
+export function recoverOutcomeOf(
+  reply: unknown,
+  at: PartitionOf & { visitor: string },
+): RecoverOutcome | Stale {
   const { code, answer } = answerOf(reply);
   if (code === 'recovered') return { kind: code, hold: ownHoldOf(answer, at) };
   if (code === 'stale') return staleOf(answer);

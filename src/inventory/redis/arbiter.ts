@@ -4,7 +4,7 @@ import type { RedisArg, RedisStore } from '../../redis/store.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { StoreFault } from '../../runtime/store-fault.ts';
 import type {
-  Arbiter,
+  ArbiterStore,
   DecidedPhase,
   ExtendCommand,
   HoldCommand,
@@ -14,6 +14,7 @@ import type {
   SeatChange,
   Snapshot,
   Stale,
+  UnderEpoch,
 } from '../arbiter.ts';
 import { ascending, type CheckedClaim, checkedClaim } from '../claims.ts';
 import type { PartitionEpoch, RebuildableArbiter, StoredHold } from '../modes.ts';
@@ -79,6 +80,14 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
     return store.call(tag, scripts[name], keys, [...floors.of(at), ...args]);
   };
 
+  /** The receipt proves a number that was granted under its epoch: a store that has granted fewer is an older copy. */
+  function raiseFloor({
+    receipt,
+    ...at
+  }: PartitionEpoch & { receipt?: { epoch: number; grant: number } }): void {
+    if (receipt?.epoch === at.epoch) floors.raise(at, receipt.grant);
+  }
+
   /** Requests to one partition under one epoch go together. */
   function batched<Request>(
     name: ScriptName,
@@ -108,13 +117,13 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
   }
 
   const askHold = batched<AskedClaim>('hold', ({ command }) => command, claimFields, weightOfClaim);
-  const askExtend = batched<ExtendCommand>(
+  const askExtend = batched<UnderEpoch<ExtendCommand>>(
     'extend',
     (command) => command,
     ({ hold, visitor, order }, into) => void into.push(hold, visitor, order),
     () => weightOfHold,
   );
-  const askRelease = batched<ReleaseCommand>(
+  const askRelease = batched<UnderEpoch<ReleaseCommand>>(
     'release',
     (command) => command,
     ({ hold, visitor, force }, into) => void into.push(hold, visitor, force ?? ''),
@@ -151,18 +160,18 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       return isStale(answer) ? answer : holdOutcomeOf(answer, command, claim.quantity);
     },
     extend: async (command) => {
-      floors.raise(command, command.grant);
+      raiseFloor(command);
       const answer = await askExtend(checkedIds(command, [command.hold, command.order]));
       return isStale(answer) ? answer : extendOutcomeOf(answer, command);
     },
     release: async (command) => {
-      floors.raise(command, command.grant);
+      raiseFloor(command);
       const answer = await askRelease(checkedIds(command, [command.hold, command.force ?? null]));
       return isStale(answer) ? answer : releaseOutcomeOf(answer);
     },
     recover: async ({ receipt, ...at }) => {
       checkedIds(at, [receipt.hold]);
-      if (receipt.epoch === at.epoch) floors.raise(at, receipt.grant);
+      raiseFloor({ ...at, receipt });
       const answer = await run('recover', at, [receipt.hold, receipt.visitor]);
       return recoverOutcomeOf(answer, { ...at, visitor: receipt.visitor });
     },
@@ -201,11 +210,11 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
 type Place = { event: EventNo; partition: PartitionNo; epoch?: number };
 type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
 interface AskedClaim {
-  command: HoldCommand;
+  command: UnderEpoch<HoldCommand>;
   claim: CheckedClaim;
 }
 
-const load = async (run: Run, command: LoadCommand): ReturnType<Arbiter['load']> => {
+const load = async (run: Run, command: UnderEpoch<LoadCommand>): ReturnType<ArbiterStore['load']> => {
   const { seats, phase, ...at } = checkedEpoch(command);
   const lists = chunksOf(changeFields(seats), seatsPerLoad * 3);
   for (const list of lists.length > 0 ? lists : [[]]) {
@@ -334,7 +343,7 @@ function checkedIds<Command extends { epoch: number }>(
 }
 
 function checkedFields(
-  { visitor, holder, notAfter, seatsMax }: HoldCommand,
+  { visitor, holder, notAfter, seatsMax }: UnderEpoch<HoldCommand>,
   { groups, units }: CheckedClaim,
 ): void {
   assert(visitor !== '' && holder !== '', 'a claim of somebody');
