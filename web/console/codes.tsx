@@ -78,7 +78,8 @@ function CodesForm(props: {
   const [own, setOwn] = useState(false);
   const [opens, setOpens] = useState<ReadonlySet<Openable>>(new Set());
   const [busy, setBusy] = useState(false);
-  const set = (field: keyof typeof empty) => (value: string) => setForm({ ...form, [field]: value });
+  const set = (field: keyof typeof empty) => (value: string) =>
+    setForm((now) => ({ ...now, [field]: value }));
   const { openable, onSaid } = props;
 
   const make = async () => {
@@ -111,10 +112,12 @@ function CodesForm(props: {
               <input
                 type="checkbox"
                 checked={opens.has(one)}
-                onChange={(change) => {
-                  const rest = [...opens].filter((other) => other !== one);
-                  setOpens(new Set(change.currentTarget.checked ? [...rest, one] : rest));
-                }}
+                onChange={({ currentTarget: { checked } }) =>
+                  setOpens(
+                    (now) =>
+                      new Set([...[...now].filter((other) => other !== one), ...(checked ? [one] : [])]),
+                  )
+                }
               />{' '}
               {one.name}
             </label>

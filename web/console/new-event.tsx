@@ -38,7 +38,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState<Said>(null);
   const plan = props.plans.find((one) => one.plan === form.plan);
-  const set = (field: keyof Form) => (value: string) => setForm({ ...form, [field]: value });
+  const set = (field: keyof Form) => (value: string) => setForm((now) => ({ ...now, [field]: value }));
 
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -94,7 +94,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
                 value={prices[category.name] ?? ''}
                 inputMode="decimal"
                 required
-                onValue={(value) => setPrices({ ...prices, [category.name]: value })}
+                onValue={(value) => setPrices((now) => ({ ...now, [category.name]: value }))}
               />
             ))}
           </div>
@@ -115,10 +115,9 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
               <input
                 type="checkbox"
                 checked={locked.includes(name)}
-                onChange={(event) => {
-                  const rest = locked.filter((other) => other !== name);
-                  setLocked(event.currentTarget.checked ? [...rest, name] : rest);
-                }}
+                onChange={({ currentTarget: { checked } }) =>
+                  setLocked((now) => [...now.filter((other) => other !== name), ...(checked ? [name] : [])])
+                }
               />{' '}
               {kindWords.lockedCategory(name)}
             </label>

@@ -19,14 +19,14 @@ const kindsMax = 10;
 export function KindFields(props: {
   kinds: KindDraft[];
   categories: string[];
-  onKinds: (kinds: KindDraft[]) => void;
+  onKinds: (change: (kinds: KindDraft[]) => KindDraft[]) => void;
 }) {
   const { kinds, categories, onKinds } = props;
-  const change = (key: number, part: Partial<KindDraft>) =>
-    onKinds(kinds.map((kind) => (kind.key === key ? { ...kind, ...part } : kind)));
+  const change = (key: number, part: (kind: KindDraft) => Partial<KindDraft>) =>
+    onKinds((now) => now.map((kind) => (kind.key === key ? { ...kind, ...part(kind) } : kind)));
   const add = () => {
     const key = Math.max(0, ...kinds.map((kind) => kind.key)) + 1;
-    onKinds([...kinds, { key, name: '', conditions: '', locked: false, prices: {} }]);
+    onKinds((now) => [...now, { key, name: '', conditions: '', locked: false, prices: {} }]);
   };
   return (
     <fieldset class="stack">
@@ -43,13 +43,13 @@ export function KindFields(props: {
                 label={words.name}
                 value={kind.name}
                 required
-                onValue={(name) => change(kind.key, { name })}
+                onValue={(name) => change(kind.key, () => ({ name }))}
               />
               <Field
                 id={`kind-${kind.key}-conditions`}
                 label={words.conditions}
                 value={kind.conditions}
-                onValue={(conditions) => change(kind.key, { conditions })}
+                onValue={(conditions) => change(kind.key, () => ({ conditions }))}
               />
             </div>
             <div class="columns">
@@ -60,7 +60,9 @@ export function KindFields(props: {
                   label={words.price(category, title)}
                   value={kind.prices[category] ?? ''}
                   inputMode="decimal"
-                  onValue={(price) => change(kind.key, { prices: { ...kind.prices, [category]: price } })}
+                  onValue={(price) =>
+                    change(kind.key, ({ prices }) => ({ prices: { ...prices, [category]: price } }))
+                  }
                 />
               ))}
             </div>
@@ -68,7 +70,7 @@ export function KindFields(props: {
               <input
                 type="checkbox"
                 checked={kind.locked}
-                onChange={(event) => change(kind.key, { locked: event.currentTarget.checked })}
+                onChange={({ currentTarget: { checked: locked } }) => change(kind.key, () => ({ locked }))}
               />{' '}
               {words.locked}
             </label>
@@ -76,7 +78,7 @@ export function KindFields(props: {
               <button
                 type="button"
                 class="button small"
-                onClick={() => onKinds(kinds.filter((other) => other.key !== kind.key))}
+                onClick={() => onKinds((now) => now.filter((other) => other.key !== kind.key))}
               >
                 {words.remove(title)}
               </button>

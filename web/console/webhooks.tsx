@@ -275,10 +275,12 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
               <input
                 type="checkbox"
                 checked={wanted.has(one)}
-                onChange={(change) => {
-                  const rest = [...wanted].filter((other) => other !== one);
-                  setWanted(new Set(change.currentTarget.checked ? [...rest, one] : rest));
-                }}
+                onChange={({ currentTarget: { checked } }) =>
+                  setWanted(
+                    (now) =>
+                      new Set([...[...now].filter((other) => other !== one), ...(checked ? [one] : [])]),
+                  )
+                }
               />{' '}
               {one}
             </label>
