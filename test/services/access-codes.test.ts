@@ -121,7 +121,7 @@ test('an access code with ten uses and fifty buyers at once: ten orders, and the
   await countsFit(stage);
 });
 
-test('a use is kept by whoever pays, also when he is refunded, and given back by every end without a payment', async () => {
+test('a paying buyer keeps a use, also after a refund; every end without a payment gives it back', async () => {
   const stage = await stageEvent(database);
   const code = await makeCode(stage, 'ONCEONLY');
   const first = await mustReserve(stage, code.id, 'closes', [1]);

@@ -122,7 +122,7 @@ test('S3: three processes with 900 claims to the same 40 seats: each once, no de
   assert.equal(retries, 0, 'deadlocks');
 });
 
-test('a claim that waits for somebody’s decision holds up nobody who shared its call', async () => {
+test('a claim that waits for another decision does not delay the claims that share its call', async () => {
   const { world, hold } = await open(16);
   const client = await database.pool(1).connect();
   await client.query('BEGIN');
@@ -135,7 +135,7 @@ test('a claim that waits for somebody’s decision holds up nobody who shared it
   assert.equal((await waiting).kind, 'granted');
 });
 
-test('a loser is told that the seat is taken although the winner’s decision takes seconds, and a seat that nobody has is not', async () => {
+test('a loser learns that the seat is taken although the winner’s decision takes seconds, and a free seat is not reported as taken', async () => {
   const { world, hold } = await open(16);
   const client = await database.pool(1).connect();
   await client.query('BEGIN');
@@ -155,7 +155,7 @@ test('a loser is told that the seat is taken although the winner’s decision ta
   assert.equal((await hold(101, 'v-101', seatsOf(3, 4))).kind, 'granted');
 });
 
-test('paused, a batch is told so, each claim of it', async () => {
+test('a batch during a pause returns paused for each of its claims', async () => {
   const { world, hold } = await open(16);
   await world.setPhase('paused');
   const outcomes = await Promise.all(times(20, (i) => hold(i, `v-${i}`, seatsOf(i % 8))));

@@ -48,8 +48,8 @@ async function audit(world: ArbiterWorld): Promise<void> {
 }
 
 /**
- * Holds every seat of the event until all connections that one event may have (15 of 20) wait for something, then lets go: what
- * a claim has not locked by then, it decides beside 14 others.
+ * Holds every seat of the event until all connections that one event may have (15 of 20) wait for something, then releases
+ * them: a claim that has not locked anything by then decides at the same time as 14 others.
  */
 async function atOnce<T>(world: ArbiterWorld, start: () => Promise<T>[]): Promise<T[]> {
   const client = await database.pool(1).connect();
@@ -83,7 +83,7 @@ function someOf(random: Random, from: number, count: number): number[] {
   return times(count, () => all.splice(random.int(all.length), 1)[0]!);
 }
 
-test('S3: 200 claimers of 10 seats, one each: ten are granted, every other is told taken', async () => {
+test('S3: 200 claimers of 10 seats, one each: ten are granted, every other claim is taken', async () => {
   const { world, hold, codes } = await race(10);
   const outcomes = await atOnce(world, () => times(200, (i) => hold(i, `v${i}`, seatsOf(i % 10))));
   assert.deepEqual(tally(outcomes), { granted: 10, taken: 190 });
@@ -152,7 +152,7 @@ test('general admission: "taken" is never said while units are free, and none is
   await audit(world);
 });
 
-test('general admission beside named seats of the same rows: no deadlock and no seat twice', async () => {
+test('general admission and named seats in the same rows: no deadlock and no seat twice', async () => {
   const { world, hold } = await race(30);
   const random = seededRandom(21);
   const outcomes = await Promise.all(
@@ -260,7 +260,7 @@ test('S5: extend against expiry and the next claimer: a seat is proven to one of
   const proven = new Map<number, string[]>();
   await Promise.all(
     times(40, async (i) => {
-      // The old holder extends at about the instant at which his hold lapses; the next one asks again and again.
+      // The old holder extends at about the instant at which the hold lapses; the next one asks again and again.
       const old = (async () => {
         for (;;) {
           const found = await world.arbiter.find(world.event, 0, idOf(i));

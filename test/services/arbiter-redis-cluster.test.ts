@@ -90,7 +90,7 @@ async function surely<Outcome>(
 
 const buyerCount = 8;
 
-/** Buyers who claim one or two seats of the first `seats` and ask again by the same id until they are told. */
+/** Buyers who claim one or two seats of the first `seats` and repeat with the same id until they have a result. */
 function crowd({ hold }: Partition, seats: number) {
   const random = seededRandom(77);
   const tally = { granted: 0, taken: 0, busy: 0, late: 0 };
@@ -100,7 +100,7 @@ function crowd({ hold }: Partition, seats: number) {
 
   const failed = (fault: StoreFault): void => {
     if (fault.code === 'store_busy') tally.busy += 1;
-    // While it moves a large key a node answers nobody.
+    // While a node moves a large key it responds to no client.
     else if (fault instanceof RedisFault && fault.reason === 'timeout') tally.late += 1;
     else unexpected.push(fault.message);
   };
@@ -128,13 +128,13 @@ function crowd({ hold }: Partition, seats: number) {
       const goal = answered() + count;
       return until(async () => answered() >= goal, `${count} more answers`);
     },
-    /** Whether a claim is told to come again; not when so many are answered that some were asked after the question. */
+    /** Whether a claim has to come again; false if so many had a result that some of them were sent after the question. */
     async isBusy(): Promise<boolean> {
       const [busy, answers] = [tally.busy, answered()];
       await until(async () => tally.busy > busy || answered() > answers + 2 * buyerCount, 'any answer');
       return tally.busy > busy;
     },
-    /** What was granted, the longest time in which nobody was answered, and all that no claim may be told. */
+    /** The grants, the longest time without any response, and all outcomes that no claim may have. */
     async stop() {
       stopped = true;
       await buyers;

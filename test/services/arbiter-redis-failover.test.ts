@@ -30,7 +30,7 @@ import { type ModesWorld, modesWorld } from './modes-world.ts';
  */
 
 const seatCount = 2_000;
-/** Wanted by everybody: whoever forgets a grant gives one of these again at once. */
+/** Seats that every buyer wants: a store that forgets a grant grants one of these again at once. */
 const hotSeats = 30;
 
 let cluster: TestRedisCluster;
@@ -42,17 +42,17 @@ interface Stage {
   world: ModesWorld;
   tag: string;
   prefix: string;
-  /** Those of the processes, by the router. */
+  /** The arbiters of the processes, through the router. */
   routed: Arbiter[];
   /** Without the router, of the first process. */
   redis: RebuildableArbiter;
-  /** By the leader; answers the new epoch. */
+  /** Restores as the leader does; returns the new epoch. */
   restore(): Promise<number>;
   /** Why each process found the partition's Redis lost. */
   reasons: readonly ReadonlySet<string>[];
-  /** Until then nobody heeds them: the row goes on naming Redis, however long the primary has been gone. */
+  /** Until then no report has an effect: the row names Redis, however long the primary has been gone. */
   believe(): void;
-  /** Of the node's own memory of the partition. */
+  /** Reads the node's own memory of the partition. */
   memoryOf(node: TestRedis): Promise<{ epoch: number; grant: number }>;
 }
 
@@ -185,7 +185,7 @@ function crowd({ world, routed }: Stage) {
   };
 }
 
-/** Buys: the record takes the seat from the hold, and Redis is told. */
+/** Buys: the record takes the seat from the hold, and the decision is reported to Redis. */
 async function order(
   { world, routed }: Stage,
   { seat, epoch, visitor, hold, deadline }: Grant,
@@ -260,7 +260,7 @@ describe('the primary of a partition is killed under claims', { skip: withoutRed
     assert.deepEqual(
       grants.filter(({ epoch, seat }) => epoch !== first && soldSeats.includes(seat)),
       [],
-      'what was sold is granted to nobody',
+      'a sold seat is never granted',
     );
     const held = (await readRedisHolds(stores[0]!, prefix, { event: world.event, partition: 0 }))
       .filter(({ state }) => state === 'live')
@@ -283,7 +283,7 @@ describe('the primary of a partition is killed under claims', { skip: withoutRed
     await loss(t, cluster.nodes[0]!, false);
   });
 
-  test('S1 S3 D1: likewise when the replica lags: what it has forgotten it gives to nobody', async (t) => {
+  test('S1 S3 D1: the same with a lagging replica: seats whose grants it has forgotten are not granted', async (t) => {
     await loss(t, cluster.nodes[1]!, true);
   });
 });

@@ -35,7 +35,7 @@ async function race(seats: number) {
   return { world, at, ...commandsOf(world) };
 }
 
-/** Of the store itself, seat by seat: every live hold has all of its seats, and no seat says otherwise (S2, S3, S8). */
+/** Audits the store itself, seat by seat: every live hold has all of its seats, and no seat says otherwise (S2, S3, S8). */
 async function audit(world: RedisWorld): Promise<void> {
   const [{ holds, seats }, { at, codes }] = [await world.dump(), await world.redis.snapshot(world.event, 0)];
   const live = holds.filter((hold) => hold.state === 'live' && hold.deadline > at);
@@ -66,7 +66,7 @@ function someOf(random: Random, from: number, count: number): number[] {
 }
 
 describe('races in Redis', { skip: withoutRedis }, () => {
-  test('S3: 300 claimers of 10 seats over six connections: ten are granted, every other is told taken', async () => {
+  test('S3: 300 claimers of 10 seats over six connections: ten are granted, every other claim is taken', async () => {
     const { world, at, codes } = await race(10);
     const outcomes = await Promise.all(times(300, (i) => at(i).hold(i, `v${i}`, seatsOf(i % 10))));
     assert.deepEqual(tally(outcomes), { granted: 10, taken: 290 });
@@ -168,7 +168,7 @@ describe('races in Redis', { skip: withoutRedis }, () => {
     await audit(world);
   });
 
-  test('S5: release beside its claim leaves no ghost; extend beside the lapse proves a seat to one only', async () => {
+  test('S5: a release at the same time as its claim leaves no ghost; an extend at the lapse proves a seat for one holder only', async () => {
     const { world, at, codes } = await race(60);
     await Promise.all(
       times(40, (i) => [

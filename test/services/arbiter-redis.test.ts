@@ -12,7 +12,7 @@ import { connectedStore, type RedisWorld, redisWorld } from '../contract/arbiter
 import { commandsOf, grantedHold, idOf, minute, seatsOf } from '../contract/arbiter-world.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
 
-// What only the Redis adapter does, on a real server; what every adapter does is in the contract suite.
+// The features of the Redis adapter alone, on a real server; the contract suite tests what every adapter does.
 const server = withoutRedis ? null : await testRedis();
 const store = server && (await connectedStore(server));
 after(() => store?.close());
@@ -130,7 +130,7 @@ describe('the Redis arbiter', { skip: withoutRedis }, () => {
     assert.equal(await client!.exists(...partitionKeys(world.tag)), 0);
   });
 
-  test('D1: until it is open a rebuilt partition answers nobody, and knows its probe', async () => {
+  test('D1: until it is open a rebuilt partition serves no claim, and knows its probe', async () => {
     const world = await makeWorld();
     const { hold, codes } = commandsOf(world);
     const epoch = world.epoch + 10;

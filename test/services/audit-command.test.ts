@@ -86,7 +86,8 @@ test('S2 S3 S4 S6 S7 S8: onsale audit reads the holds of Redis, and finds what w
     string,
   ];
   const client = redis.client();
-  // A seat of the first hold is free; one is held by nobody; a sold one is called free; the second hold is of the first's seat too.
+  // One seat of the first hold is free; one is held without a hold; a sold one is reported as free; the second hold also has a
+  // seat of the first.
   await client.setbit(bits, 5, 0);
   await client.setbit(bits, 20, 1);
   await client.setrange(codes, 1, '0');

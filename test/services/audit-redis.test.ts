@@ -31,7 +31,7 @@ function assertSaid(says: readonly string[], expected: readonly RegExp[]): void 
   }
 }
 
-test('S5 S7 W1: onsale audit finds what Redis says of holds and numbers beside the record, and never calls unread kept', {
+test('S5 S7 W1: onsale audit compares the holds and numbers of Redis with the record, and never reports an unread partition as kept', {
   skip: withoutRedis,
 }, async (t) => {
   const app = await startRedisApp(t, { seats: 100 });
@@ -67,7 +67,7 @@ test('S5 S7 W1: onsale audit finds what Redis says of holds and numbers beside t
     return records.every((record) => record?.[1] === ended[0]);
   }, 'the orders to be told to Redis');
 
-  // Long ago: what has just changed is told again by the leader, which would mend what follows.
+  // Long ago, because the leader reports recent changes again, which would repair the following contradictions.
   await app.database.query(
     `UPDATE orders SET updated_at = updated_at - interval '1 hour' WHERE event_no = $1`,
     [app.eventNo],

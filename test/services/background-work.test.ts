@@ -121,7 +121,7 @@ test('a loop that fails, a process that is silent and a clock that is off are ea
   assert.deepEqual(await codes(), []);
 });
 
-test('counting what is overdue stays cheap beside tens of thousands of rows', async (t) => {
+test('counting overdue work stays cheap with tens of thousands of rows', async (t) => {
   const database = await testDatabase(t);
   await database.query(
     `INSERT INTO provider_events (provider_event_id, type, object, due_at, processed_at)

@@ -19,7 +19,7 @@ import { stageEvent } from '../support/stage.ts';
 const seatCount = 16;
 const rounds = 60;
 
-/** Every other seat goes to a second partition; answers its epoch. */
+/** Moves every other seat to a second partition and returns its epoch. */
 async function addPartition(database: TestDatabase, event: number): Promise<number> {
   const [row] = await database.query(
     'INSERT INTO event_partitions (event_no, partition) VALUES ($1, 1) RETURNING epoch',
@@ -118,7 +118,7 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
   assert.equal(deadlocks, 0);
 });
 
-/** An event whose partition is arbitrated elsewhere: the reference stands in for the other store. */
+/** An event whose partition another store arbitrates: the reference model replaces that store. */
 async function arbitratedElsewhere(t: { after(run: () => Promise<void>): void }) {
   const database = await testDatabase();
   const db = createDb({ url: database.url, poolSize: 12, clock: systemClock, log: silentLogger });
@@ -166,7 +166,7 @@ async function arbitratedElsewhere(t: { after(run: () => Promise<void>): void })
 }
 const block = { actor: 'o', reason: 'works' };
 
-test('S8: where another store arbitrates, what is blocked is held there first: nobody loses a seat, nobody gets a blocked one', async (t) => {
+test('S8: where another store arbitrates, blocked seats are held there first: no holder loses a seat, and no buyer gets a blocked one', async (t) => {
   const { database, event, epoch, deps, elsewhere, seats: all, hold } = await arbitratedElsewhere(t);
   const held = new Set<number>();
   const count = { granted: 0, taken: 0, blocked: 0, refused: 0 };
@@ -225,7 +225,7 @@ test('S8: where another store arbitrates, what is blocked is held there first: n
 test('S8: blocks while the sale is not open: holds stay, and what the record knows better is left', async (t) => {
   const { database, event, deps, elsewhere, seats, hold, setPhase } = await arbitratedElsewhere(t);
   assert.equal((await hold('buyer', [0, 1])).kind, 'granted');
-  // Its order was written, and the store was not told of it.
+  // Its order was written, and the store did not learn of it.
   await database.query(`UPDATE seats SET state = 'reserved' WHERE event_no = $1 AND seat_no = 2`, [event]);
   await setPhase('paused');
   const { blocked, refused, unanswered } = await blockSeats(deps, { ...block, event, seats });

@@ -10,7 +10,7 @@ import { createHttpClients, type HttpClients } from '../../tools/crowd/http-clie
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { createTestBuyer, type TestBuyer } from '../support/buyer.ts';
 
-/** What a new event starts with, and what a script with many cookie jars gets from it. */
+/** The limits of a new event, and the seats that a script with many cookie jars gets under them. */
 const limits = newEventLimits(6);
 
 const tally = (codes: readonly (string | undefined)[]) =>
@@ -74,7 +74,7 @@ describe('bounds of a new event', () => {
     const excepted = await jars[nth]!.hold([290]);
     assert.equal(excepted.status, 201, JSON.stringify(excepted.body));
 
-    // What is given back is free for the neighbours.
+    // Seats that are given back are free for the neighbours.
     const held = answers.findIndex(({ status }) => status === 201);
     await jars[held]!.request('DELETE', `/api/holds/${answers[held]!.body.hold}`);
     await jars.at(-1)!.request('DELETE', `/api/holds/${excepted.body.hold}`);
@@ -82,7 +82,7 @@ describe('bounds of a new event', () => {
     assert.equal((await neighbour.hold(seatsFrom(310, 5))).status, 201);
   });
 
-  test('one script draws 30 places in the line at once and not 60, and is told when to come back', async (t) => {
+  test('one script draws 30 queue numbers at once and not 60, and learns when to come back', async (t) => {
     const clients = createHttpClients({ url: app.url, clock: systemClock, addresses: ['127.0.0.8'] });
     t.after(async () => clients.close());
     const joins = await Promise.all(

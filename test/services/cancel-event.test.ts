@@ -131,7 +131,7 @@ test('P3 P8: paid orders are refunded, waiting and unknown ones voided, before t
   assert.equal((await revokedTickets(desk.db, event)).length, 5);
 });
 
-test('a wish is done only with its own code, by whoever asked, once and within its time', async () => {
+test('a request is executed only with its own code, from the same organiser, once and in time', async () => {
   const stage = await stageEvent(database);
   const { event } = stage;
   const { code } = await desk.cancelEvent.ask(event, wish, 'organiser');
@@ -158,7 +158,7 @@ test('a wish is done only with its own code, by whoever asked, once and within i
   );
 });
 
-test('S4: live holds end in the step that cancels; nobody holds or buys afterwards', async () => {
+test('S4: live holds end in the step that cancels; no hold or purchase is possible afterwards', async () => {
   const stage = await stageEvent(database, { mode: 'postgres' });
   const arbiter = createPostgresArbiter({ db: desk.db });
   const at = { event: stage.event, partition: 0, epoch: stage.epoch };
@@ -202,7 +202,7 @@ test('P8: refunds that fail are counted and retried by one act; the rate is kept
   assert.ok(9 - left <= allowed + 1, `${9 - left} orders, ${allowed} allowed`);
   await database.query('UPDATE event_cancellations SET per_second = 1000 WHERE event_no = $1', [event]);
 
-  // Both go on, beside each other and beside two reconcilers.
+  // Both continue, at the same time as each other and as two reconcilers.
   for (let round = 0; round < 30; round += 1) {
     const passes = await Promise.all([desk.cancelEvent.runOnce(), other.cancelEvent.runOnce()]);
     assert.equal(passes[0]!.failed + passes[1]!.failed, 0);

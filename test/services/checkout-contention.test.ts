@@ -123,7 +123,7 @@ test('P7: the account limit holds when one account reserves in many browsers at 
   const orders = answers.flatMap((answer) => (answer.kind === 'order' ? [answer.order] : []));
   assert.equal(orders.length, 3, answers.map((answer) => answer.kind).join());
   assert.equal(answers.filter((answer) => answer.kind === 'limit').length, 7);
-  // What a closed order gives back may be reserved again.
+  // Seats of a closed order may be reserved again.
   await desk.checkout.close(orders[0]!.order);
   const next = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'later', [15]), 'one@example.org'));
   assert.equal(next.kind, 'order');

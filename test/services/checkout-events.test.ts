@@ -143,7 +143,7 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
     for (const { order } of [toldLater, drivenLater]) {
       await until(
         async () => (await stateOf(order)) === 'paid',
-        'an order beside the silent call to be paid',
+        'an order that is paid at the same time as the silent call',
       );
     }
     assert.ok(Date.now() - before < 25_000, 'the calls were still without an answer');
@@ -257,7 +257,7 @@ test('P6: all events of settled orders again, in any order: nothing is sent, not
   await auditEvent(database, simulator, stage.event);
 });
 
-// Objects that nobody here knows.
+// Objects that this installation does not know.
 
 /** Opened at the provider, and no answer ever reaches us. */
 async function openedInVain(visitor: string, seat: number, stage: { event: number; epoch: number }) {
@@ -311,7 +311,7 @@ test('P3, P4: an object that is found after its order has ended, or has paid on 
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P6: a payment that nobody here knows is looked at with growing gaps, never touched, and after three days is a person’s to judge', async () => {
+test('P6: a payment that is not ours is checked with growing gaps, never changed, and after three days left to a person', async () => {
   await database.query('DELETE FROM provider_events');
   const ours = simulator.providerWith({ installation: 'ours', timeoutMs: 1_000 });
   const office = deskWith(ours);
@@ -399,7 +399,7 @@ test('P6: events are deleted some time after they ended, those that are looked a
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P6: a flood of events of payments that nobody knows, each slow to look at, holds up neither a purchase nor the reconciler', async () => {
+test('P6: a flood of events of unknown payments, each slow to check, delays neither a purchase nor the reconciler', async () => {
   const stage = await stageEvent(database);
   const gone = new AbortController();
   let looks = 0;

@@ -104,7 +104,7 @@ for (const fault of [
     const first = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.notEqual(first.kind, 'bought');
     await simulator.clearFaults();
-    // A key in use answers a conflict until the delayed call has ended.
+    // A key in use causes a conflict until the delayed call has ended.
     while ((await lastOperation(order.order)).state === 'unknown') await reconcile(database, desk, 1);
     assert.equal((await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'))).kind, 'bought');
     await auditEvent(database, simulator, stage.event);
@@ -217,7 +217,7 @@ test('P4: the provider is gone for good at the deadline: the seats stay, and the
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P6: an answer with another amount or currency never sells; the payment is voided', async () => {
+test('P6: a response with another amount or currency never sells; the payment is voided', async () => {
   for (const change of [{ amount: 1 }, { currency: 'USD' }] satisfies Partial<PaymentView>[]) {
     const stage = await stageEvent(database);
     const lying = deskWith(lyingAbout(change));
@@ -232,7 +232,7 @@ test('P6: an answer with another amount or currency never sells; the payment is 
   }
 });
 
-test('P6: an answer about somebody else says nothing: unknown, on the list, looked at again', async () => {
+test('P6: a response about another payment says nothing: unknown, on the list, checked again', async () => {
   for (const change of [
     { reference: 'another order' },
     { object: 'pi_other' },
@@ -260,7 +260,7 @@ function lyingAbout(change: Partial<PaymentView>): PaymentProvider {
   };
 }
 
-test('P3: a success of an order that its buyer has ended is voided together with its object even if nobody tells', async () => {
+test('P3: a success of an order that its buyer has ended is voided together with its object although no event reports it', async () => {
   const stage = await stageEvent(database);
   const mistaken = deskWith({
     ...simulator.provider,

@@ -121,7 +121,7 @@ for (const way of [
   });
 }
 
-test('P3: whoever closed his order himself is not charged after all: a late success is voided, his seats stay free', async () => {
+test('P3: a buyer who closed their order is not charged afterwards: a late success is voided, the seats stay free', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
   await endedUnpaid(order, 'buyer');
@@ -133,7 +133,7 @@ test('P3: whoever closed his order himself is not charged after all: a late succ
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P3: a late success whose seats went to somebody else is voided and told once: nobody is charged for nothing', async () => {
+test('P3: a late success whose seats were sold to another buyer is voided and reported once: the buyer is not charged', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await endedUnpaid(order);
@@ -182,7 +182,7 @@ test('P3: a late success that was captured meanwhile buys the seats, or all of i
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P1: a late success beside an order that the visitor opens in the same moment is voided', async () => {
+test('P1: a late success is voided if the visitor opens another order at the same moment', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1, 2]);
   await endedUnpaid(order);
@@ -417,12 +417,12 @@ for (const mode of ['postgres', 'redis'] as const) {
   });
 }
 
-test('D1: while receipts are being collected a late success takes no seat; afterwards one that nobody showed a receipt for', async () => {
+test('D1: while receipts are being collected a late success takes no seat; afterwards it takes one without a receipt', async () => {
   const world = await hall('postgres');
   const shown = await ordered(world, 'buyer1', [1]);
   const unclaimed = await ordered(world, 'buyer2', [2]);
   for (const order of [shown, unclaimed]) await endedUnpaid(order, 'deadline', world.desk);
-  // A Redis that was lost a moment ago had granted seat 1 to somebody.
+  // A Redis that was lost a moment ago had granted seat 1.
   const [{ epoch, lost }] = await database.query(
     `UPDATE event_partitions p SET epoch = nextval('epochs'), grace_until = clock_timestamp() + interval '1 hour'
      FROM (SELECT epoch FROM event_partitions WHERE event_no = $1) old WHERE event_no = $1 RETURNING p.epoch, old.epoch AS lost`,

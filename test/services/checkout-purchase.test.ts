@@ -97,7 +97,7 @@ test('P1: a visitor has one open order in an event, and may have the next when i
   assert.equal((await reserved(desk, stage, 'buyer1', [7])).state, 'reserved');
 });
 
-test('P1: two cards in two tabs at once: one authorisation stands, one capture, the other tab is told', async () => {
+test('P1: two cards in two tabs at once: one authorisation in force, one capture, the other tab learns of it', async () => {
   for (let round = 0; round < 5; round += 1) {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
@@ -137,7 +137,7 @@ test('P5: after a decline another card gets a new key; the repeat of the decline
   assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
 });
 
-test('3-D Secure accepted: the buyer goes to his bank, comes back and has bought', async () => {
+test('3-D Secure accepted: the buyer goes to the bank, comes back and has bought', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
   const pending = await desk.checkout.pay(payCommand(order.order, 'pm_card_threeDSecure2Required'));

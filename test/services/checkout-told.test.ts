@@ -13,7 +13,7 @@ import {
   stageEvent,
 } from '../support/stage.ts';
 
-// What buyers are told of their payment, and how often they can have the provider asked.
+// The reports to buyers about their payment, and how often a buyer can have the provider asked.
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -138,7 +138,7 @@ test('a payment that cannot be opened is no refused card: no card was tried, and
   await auditEvent(database, simulator, stage.event);
 });
 
-test('a refresh of an order that nobody has paid for says so', async () => {
+test('a refresh of an unpaid order says so', async () => {
   const stage = await stageEvent(database);
   const { order } = await reserved(desk, stage, 'buyer', [1]);
   assert.equal((await desk.checkout.refresh(order)).kind, 'unpaid');
@@ -155,7 +155,7 @@ test('P3: cancelled while the bank is asked and cannot be told: over for its buy
   // The seat is the next buyer's already, and the buyer may order again.
   const next = await reserved(desk, { event, epoch: await epochOf(event) }, 'buyer', [1]);
   assert.equal((await desk.checkout.close(next.order)).kind, 'closed');
-  // What the bank says now buys nothing any more.
+  // The bank's response no longer buys anything.
   await simulator.answerBank(url, 'authorise');
   await reconcile(database, desk);
   assert.equal((await desk.record.findOrder(order))!.state, 'voiding');
@@ -183,7 +183,7 @@ test('P3: cancelled by its buyer while it was being ended for another reason: mo
   assert.equal((await auditEvent(database, simulator, event)).captured, 0);
 });
 
-test('a buyer whose seats were lost while the bank was asked gets a mail, once the money is surely free', async () => {
+test('a buyer whose seats were lost while the bank was asked gets a mail, once the money is certainly free', async () => {
   const { event, order, url } = await atTheBank(1);
   await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
   await simulator.fault('error_500_before', { match: { route: 'cancel', reference: order }, times: 1 });

@@ -273,7 +273,7 @@ for (const fault of ['capture_refused', 'hold_lost'] as const) {
 
 // Ends that do not come.
 
-test('P2, P3: while a void is refused the order waits to be released: it is no sale, nothing can be captured, a person is told', async () => {
+test('P2, P3: while a void is refused the order waits to be released: it is no sale, nothing can be captured, and it is on the operator’s list', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
   await loseSeats(order.order);

@@ -136,7 +136,7 @@ describe('the command line', () => {
   });
 });
 
-/** What a server that recovers answers to each connection: cannot_connect_now. */
+/** The reply of a recovering server to each connection: cannot_connect_now. */
 const startingUp = (() => {
   const fields = 'SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0';
   const head = Buffer.alloc(5);

@@ -110,7 +110,7 @@ test('holds that end unpaid one after the other bring a growing cooldown; paying
   await ended('again and again');
   assert.deepEqual(await of('again and again'), [null, 0], 'and keeps it away');
 
-  // What the web process tells: grants, and what ended them early.
+  // The web process's reports: grants, and their early ends.
   const book = createCooldowns({ db, clock: systemClock, log: silentLogger });
   const loops = testLoops();
   await book.start(loops);
@@ -154,7 +154,7 @@ describe('a cooldown at the page', () => {
     await until(async () => (await noted()) === 0, 'a changed mind to count for nothing');
     const second = await buyer.hold([2], { key: 'second' });
     assert.equal(second.status, 201);
-    // One that he had held for minutes has just lapsed.
+    // A hold that the buyer had for minutes has just lapsed.
     const visitor = app.credentials.visitorOf(buyer.cookies.get('onsale_visitor') ?? '');
     await app.database.query(
       `INSERT INTO hold_ends (event_no, hold_id, visitor, granted_at, ends_at)

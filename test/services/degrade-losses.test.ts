@@ -17,9 +17,15 @@ import { type RedisApp, startRedisApp } from '../support/redis-app.ts';
 import { serverProcess } from '../support/server-process.ts';
 import { auditEvent } from '../support/stage.ts';
 
-/** What promise D1 gives a buyer when a Redis is lost in one of its ways. Side by side: most of it is waiting. */
+/**
+ * The effects of D1 for a buyer when a Redis is lost in one of its ways. The tests run at the same time, because most of them
+ * wait.
+ */
 
-/** Two seconds, and one of refused grants, on a machine of its own: gameday measures that. Here other tests run beside. */
+/**
+ * On a machine without other load it takes two seconds, and one second of refused grants: gameday measures that. Here other
+ * tests run at the same time.
+ */
 const busyLossMs = 8_000;
 const busyPauseMs = 3_000;
 
@@ -30,7 +36,7 @@ interface Holder {
 
 let keys = 0;
 
-/** As a page does: who is told to wait asks again with the same key. */
+/** Behaves like a page: a buyer who has to wait asks again with the same key. */
 async function held(buyer: TestBuyer, seat: number): Promise<Answer<HoldAnswer & Problem>> {
   keys += 1;
   const key = `held-${keys}`;
@@ -58,7 +64,7 @@ async function buys(app: RedisApp, seat: number): Promise<void> {
   await pays(holder!);
 }
 
-/** What a page does by itself: shows its receipt until it is told what became of the hold. */
+/** Behaves like a page: presents its receipt until the result of the hold is known. */
 async function present({ buyer, held }: Holder): Promise<Answer> {
   for (;;) {
     const answer = await buyer.post(`/api/holds/${held.hold}/recover`, { receipt: held.receipt });
@@ -119,7 +125,7 @@ function sale(app: RedisApp, size: number) {
   };
 }
 
-/** Holds and gives back one seat again and again; answers the longest time in which it was told to wait, ms. */
+/** Holds and gives back one seat again and again. Returns the longest time in which it had to wait, ms. */
 function refusals(app: RedisApp, seat: number) {
   let stopping = false;
   const run = (async () => {
@@ -153,7 +159,7 @@ async function auditAtRest(app: RedisApp): Promise<void> {
   await app.assertAgreement();
 }
 
-/** Of the log's lines about a restore: from move to flip, ms. */
+/** Reads the log's lines about a restore: from move to flip, ms. */
 function pausesIn(text: string): number[] {
   const { pauseMs } = JSON.parse(text) as { pauseMs?: number };
   return pauseMs === undefined ? [] : [pauseMs];
@@ -172,7 +178,7 @@ test('D1: killed in mid-sale: Postgres takes over, receipts recover, the sale go
   await app.redis.kill();
   const degradedMs = await app.untilMode('postgres');
   assert.ok(degradedMs < busyLossMs, `degraded after ${degradedMs} ms`);
-  // Whoever was about to pay asks again and again, and is not told that the hold is gone.
+  // A buyer who was about to pay asks again and again, and never learns that the hold is gone.
   await presentOnce(ordering!);
   const paying = pays(ordering!);
   const recovered = await Promise.all(others.map(present));
@@ -207,7 +213,7 @@ async function reasonOf(app: RedisApp, partition: number): Promise<string> {
   return row.reason;
 }
 
-/** What the partition's server is to suffer, each in one of its own: an app is shared, and most of it is waiting. */
+/** The failures of the partition's server, each in a separate partition: an app is shared, because most of it is waiting. */
 const losses = [
   'flushed',
   'frozen',
@@ -276,7 +282,7 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       assert.equal(await its.reason(), 'forgot');
       await presentOnce(keeper!);
       await its.endGrace();
-      // A receipt that nobody showed in grace is worth nothing after it.
+      // A receipt that was not presented in grace is worth nothing after it.
       assert.equal((await present(lazy!)).status, 410);
       await its.restored();
       assert.equal((await present(keeper!)).status, 200);

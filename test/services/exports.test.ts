@@ -116,7 +116,7 @@ describe('exports, and forgetting over HTTP and at the command line', () => {
     assert.deepEqual(codes, ['unknown_event', 'invalid_field']);
   });
 
-  test('a client that goes away ends the query; more than a few exports at once are told to come again', async () => {
+  test('a client that disconnects ends the query; more than a few exports at once have to come again', async () => {
     const locker = await app.database.pool(1).connect();
     await locker.query('BEGIN');
     await locker.query('LOCK TABLE refunds IN ACCESS EXCLUSIVE MODE');

@@ -59,7 +59,7 @@ describe('the organiser’s figures', () => {
     assert.match((await onsale(['event', 'figures', 'show'], app.env)).out, /Tickets sold: 1\n/);
   });
 
-  test('older figures do not replace newer ones, and whoever looks gets none older than half a minute', async () => {
+  test('older figures do not replace newer ones, and no reader gets figures older than half a minute', async () => {
     const wrong = JSON.stringify({ orders: {}, sold: [], taken: 7, refunded: 0, owed: 0 });
     await app.database.query(`UPDATE sales_figures SET at = now() + interval '1 hour', figures = $1`, [
       wrong,

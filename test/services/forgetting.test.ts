@@ -74,7 +74,7 @@ async function ended(event: number): Promise<void> {
   );
 }
 
-/** P7's own questions about an event: what limits are counted by, and that nobody is over them. */
+/** P7's own questions about an event: the counts that limits use, and that no count exceeds them. */
 async function limitViolations(event: number): Promise<string[]> {
   const found: string[] = [];
   for (const check of limitChecks) {
@@ -143,7 +143,7 @@ async function buyerEverywhere(stage: { event: number; epoch: number }) {
     order.order,
     `550 no ${mark}`,
   ]);
-  // What is owed has gone to the queue in part, and in part not yet.
+  // The owed jobs have gone to the queue in part, and in part not yet.
   await database.query('SELECT job_forward(2)');
   await database.query(
     `UPDATE graphile_worker._private_jobs SET last_error = $1 WHERE key LIKE 'mail/%' AND locked_at IS NULL`,
@@ -201,7 +201,7 @@ test('a buyer is forgotten in every place; the books, the seats and the limits s
   assert.deepEqual([done.kept.tickets, done.kept.validTickets, done.kept.refunds], [3, 2, 1]);
   assert.deepEqual(done.kept.payments, [order.providerObject]);
 
-  // The card is the other buyer's too: it is still his.
+  // The card also belongs to the other buyer, who keeps it.
   assert.deepEqual(await tablesNaming([mark, 'المشتري']), [
     `limit_counts: ${mark}`,
     `money_operations: ${mark}`,
@@ -217,7 +217,7 @@ test('a buyer is forgotten in every place; the books, the seats and the limits s
   const byOrder = { buyer: { order: order.order }, nameless: true, dryRun: false, actor };
   assert.equal((await forgetBuyer(db, byOrder)).kind, 'nothing');
 
-  // A later refund is counted right, and owes nobody a mail.
+  // A later refund is counted correctly, and owes no mail.
   const now = await record.findOrder(order.order);
   assert.deepEqual(now?.buyer, { name: '', email: '' });
   await refundOne(now!, 'goodwill');
@@ -378,7 +378,7 @@ test('P7: a refund that waits for the forgetting gives back what is counted name
   assert.deepEqual(await limitViolations(stage.event), []);
 });
 
-test('a browser that another buyer used too stays his; a platform’s account is not forgotten with an address', async () => {
+test('a browser that another buyer also used stays with that buyer; a platform’s account is not forgotten with an address', async () => {
   const stage = await stageEvent(database, { settings });
   const record = createSalesRecord({ db });
   const visitor = `shared-${randomUUID().slice(0, 8)}`;

@@ -137,7 +137,7 @@ describe('mail after a purchase', () => {
     assert.deepEqual(entry, { actor: email, detail: { mail: listed.mail } });
   });
 
-  test('the command line lists what failed, shows it, sends it again under its Message-ID; what was sent comes once more only as a copy', async () => {
+  test('the command line lists failed mails, shows one, sends it again under its Message-ID; a sent mail goes out again only as a copy', async () => {
     smtp.behave({ rcpt: '550 5.1.1 no such mailbox' });
     const order = await (await app.admitted()).mustBuy(seats(1));
     await until(async () => (await mailOf(order.order)).state === 'refused', 'the refusal');

@@ -170,7 +170,7 @@ test('a job that fails is tried again later, and keeps what it said', async (t) 
   assert.equal(tries, 2);
 });
 
-test('migrating again changes nothing, also beside a running worker', async (t) => {
+test('migrating again changes nothing, even while a worker runs', async (t) => {
   const database = await testDatabase(t);
   worker(t, database, { note: async () => {} });
   const outcome = await migrate(database.url);

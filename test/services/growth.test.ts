@@ -94,7 +94,7 @@ test('what a buyer’s way from the line to the door reads does not grow with th
     return await rowsRead(database);
   };
 
-  // So that plans are kept: a session plans anew the first five times.
+  // Runs each statement often enough for its plan to be kept: a session plans the first five executions separately.
   await all(6 * poolSize);
   const before = await read();
   await all(measured);
@@ -119,10 +119,10 @@ test('what a buyer’s way from the line to the door reads does not grow with th
   assert.ok(sum(early) > measured, 'reads are seen at all');
 });
 
-/** Orders beside, whose number must not matter. */
+/** Other orders, whose number must not matter. */
 const others = 5_000;
 
-test('naming one operation, claiming what is due and telling Redis what changed read nothing of 5,000 orders beside', async (t) => {
+test('naming one operation, claiming due work and reporting changes to Redis read nothing of 5,000 other orders', async (t) => {
   const database = await testDatabase(t);
   const { event } = await stageEvent(database, { mode: 'redis', seats: 10 });
   await withoutStatistics(database);

@@ -80,7 +80,7 @@ describe('holds and the line over HTTP', () => {
     assert.equal((await admitted.hold(wanted)).status, 201);
   });
 
-  test('W3: the pass is issued once; a repeat answers the same one', async () => {
+  test('W3: the pass is issued once; a repeat returns the same one', async () => {
     const buyer = app.buyer();
     await buyer.admit();
     const again = await buyer.post('/api/events/show/pass', {});
@@ -177,7 +177,7 @@ describe('holds and the line over HTTP', () => {
     assert.deepEqual(outcome(await buyer.get(`/api/holds/${first.hold}`)), [410, 'hold_gone']);
   });
 
-  test('a hold changed long after its grant hinders nobody else', async () => {
+  test('a hold changed long after its grant delays no other claim', async () => {
     const changer = await app.admitted();
     const [a, b, c] = seats(3) as [number, number, number];
     const { hold } = await changer.mustHold([a]);
@@ -203,7 +203,7 @@ describe('holds and the line over HTTP', () => {
     await (await app.admitted()).mustBuy(wanted);
   });
 
-  test('a receipt answers its hold as it is, and no other', async () => {
+  test('a receipt returns its hold as it is, and no other', async () => {
     const buyer = await app.admitted();
     const hold = await buyer.mustHold(seats(1));
     const place = `/api/holds/${hold.hold}/recover`;

@@ -211,7 +211,7 @@ describe('hostile requests', () => {
     }
   });
 
-  test('odd addresses are a 4xx, whatever stands in them', async () => {
+  test('odd addresses get a 4xx, whatever they contain', async () => {
     const parts = [
       '%00',
       '%ff',
@@ -258,7 +258,7 @@ describe('hostile requests', () => {
     for (const route of routes) {
       for (const headers of odd) await send(route, { headers }, JSON.stringify(headers).slice(0, 60));
     }
-    // The line gives whoever brings a broken cookie a new one.
+    // The queue gives a client with a broken cookie a new one.
     for (const [name, value] of own) buyer.cookies.set(name, value);
   });
 
@@ -317,7 +317,7 @@ describe('hostile requests', () => {
   });
 });
 
-/** A body in which all but the field that is tried would be taken. The version is nobody's, so that no sale changes. */
+/** A body in which everything except the tried field would be accepted. The version matches no event, so no sale changes. */
 function takenBut({ path }: Route): object {
   if (!path.includes('organiser')) return { pass: buyer.pass, ticket: 'x', seats: [{ seat: 1 }] };
   const event = { name: 'x', currency: 'EUR', prices, seats: [1], reason: 'x' };
@@ -328,7 +328,7 @@ interface Choice {
   values: unknown[];
 }
 
-/** Null: anything of its type is taken. */
+/** Null if any value of its type is accepted. */
 function choiceOf(schema: { anyOf?: object[] }): Choice | null {
   const values = (schema.anyOf ?? []).flatMap((one: { const?: unknown; enum?: unknown[] }) =>
     one.const === undefined ? (one.enum ?? []) : [one.const],

@@ -75,7 +75,7 @@ describe('organiser', () => {
     );
     assert.ok(routes.length > 40, `${routes.length} routes`);
     for (const { method, path } of routes.filter(({ path }) => path !== '/sessions')) {
-      // Whatever is asked for, the missing session is what is told.
+      // Every request first reports the missing session.
       const answer = await call(method, path, { token: 'nobody' });
       assert.deepEqual([answer.status, answer.body.code], [401, 'sign_in_required'], `${method} ${path}`);
       assert.notEqual((await call(method, path)).status, 401, `${method} ${path}, signed in`);
@@ -97,7 +97,7 @@ describe('organiser', () => {
     const known = createTestBuyer(app.url, 'none');
     assert.equal((await from('203.0.113.1', known, right)).status, 200);
 
-    // Of one /64, all at once: six are judged at once, the seventh after a second, one more two seconds later.
+    // Addresses of one /64, all at once: six are checked at once, the seventh after a second, one more two seconds later.
     const before = systemClock.monotonic();
     const guesses = Array.from({ length: 7 }, (_, n) =>
       from(`2001:db8::${n}`, createTestBuyer(app.url, 'none'), `guess number ${n}`),
@@ -108,7 +108,7 @@ describe('organiser', () => {
     const took = systemClock.monotonic() - before;
     assert.ok(took > 2_500, `${took} ms`);
 
-    // A script keeps the next ten seconds full. Nobody reads its answers.
+    // A script keeps the next ten seconds full and reads no response.
     const flood = Array.from({ length: 8 }, () =>
       from('2001:db8::1', createTestBuyer(app.url, 'none'), 'another guess'),
     );
@@ -202,7 +202,7 @@ describe('organiser', () => {
     assert.equal(wrong.body.field, '/currency');
   });
 
-  test('two operators: the second one, with a stale screen, is told and changes nothing', async () => {
+  test('two operators: the second one, with a stale screen, gets a conflict and changes nothing', async () => {
     await openEvent('stale');
     const first = await call('PATCH', '/events/stale/on-sale', {
       body: { expectedVersion: 3, message: 'Doors at 7' },
@@ -222,7 +222,7 @@ describe('organiser', () => {
     assert.deepEqual(impossible.body.possible, ['paused', 'sold_out', 'closed']);
   });
 
-  test('S8: blocking lists seats that somebody has and leaves them; unblocking gives back', async () => {
+  test('S8: blocking lists seats that a buyer has and leaves them; unblocking gives back', async () => {
     await openEvent('blocks');
     const buyer = await admittedTo(app, 'blocks');
     const held = await buyer.best({ quantity: 2 });
@@ -250,7 +250,7 @@ describe('organiser', () => {
     assert.equal(unknown.body.code, 'unknown_seat');
   });
 
-  test('a new version of the plan refuses to lose seats that somebody has; numbers are never reassigned', async () => {
+  test('a new version of the plan refuses to lose seats that a buyer has; numbers are never reassigned', async () => {
     await openEvent('replan');
     const imported = importPlan(Buffer.from(bytesOf(stadium())));
     assert.ok(imported.kind === 'imported');
@@ -282,7 +282,7 @@ describe('organiser', () => {
     assert.equal(row.state, 'blocked', 'the removed seat stays, as blocked');
   });
 
-  test('S8: of two plan changes at once one is made; the other is told, and seats keep one name each', async () => {
+  test('S8: of two plan changes at once one is made; the other gets a conflict, and seats keep one name each', async () => {
     await openEvent('twice');
     const imported = importPlan(Buffer.from(bytesOf(stadium())));
     assert.ok(imported.kind === 'imported');

@@ -62,7 +62,7 @@ test('D2: without Postgres nothing is sold or charged, reads and places stay, an
   assert.equal((await buyer.pay(order)).status, 200);
 });
 
-test('D4: a stop lets the payment under way finish and answers it', async (t) => {
+test('D4: a stop lets the payment under way finish and sends its response', async (t) => {
   const app = await startTestApp(t, { seats: 200 });
   const buyer = await app.admitted();
   const { order } = await buyer.mustOrder([150]);

@@ -50,7 +50,7 @@ test('100 idle events: no seat is read while nothing changes; each is led again 
     return row!.rests >= idle;
   };
   await until(rests, 'the leader to find nothing to do', 60_000);
-  // One of them rests as its leader finds it; nobody waits for the others.
+  // One of them rests when its leader finds it so; the test does not wait for the others.
   const [own, joined, blocked, lapsing, opening, ...others] = copies as [
     number,
     number,
@@ -232,7 +232,7 @@ describe('an event at rest', () => {
       `SELECT lease_keep('test', '{$1}', 60000)`,
       `SELECT arbiter_sweep($1, 0::smallint, 1000)`,
       `UPDATE queue_counters SET read_ms = 5 WHERE event_no = $1`,
-      // As queue_note of a line in Redis that nobody joined.
+      // Has the effect of queue_note for a queue in Redis that no visitor joined.
       `UPDATE queue_counters SET last_no = greatest(last_no, 0), read_ms = 6 WHERE event_no = $1`,
       `UPDATE event_partitions SET run_ids = run_ids WHERE event_no = $1`,
     ]) {

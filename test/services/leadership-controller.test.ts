@@ -95,7 +95,7 @@ test('a task that hangs is given up, told so, and does not pile up; leases and o
   assert.equal(controller.leads().get(events[0]!), 1);
 });
 
-test('a slow run is not run beside itself; the next begins when it is over', async (t) => {
+test('a slow run is not started twice; the next begins when it is over', async (t) => {
   let underWay = 0;
   let most = 0;
   const slow = noted('slow', async () => {

@@ -38,7 +38,7 @@ function startProcess(t: TestContext, database: TestDatabase, name: string, even
   return { name, child, said };
 }
 
-/** Waits for the condition; fails with its name instead of waiting for ever. Answers how long it took, ms. */
+/** Waits for the condition; fails with its name instead of waiting for ever. Returns how long it took, ms. */
 async function until(what: string, maxMs: number, met: () => boolean | Promise<boolean>): Promise<number> {
   const start = systemClock.monotonic();
   while (!(await met())) {

@@ -109,7 +109,7 @@ test('P7: a refused capture gives the limits back in the same step', async () =>
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P7: an exception lifts the limits for its buyer alone, however he is named, until it ends; all of it is audited', async () => {
+test('P7: an exception lifts the limits for its buyer alone, however the buyer is named, until it ends; all of it is audited', async () => {
   const settings = { accountSeatsMax: 1, instrumentSeatsMax: 1 };
   const stage = await stageEvent(database, { settings });
   const { event } = stage;
@@ -130,7 +130,7 @@ test('P7: an exception lifts the limits for its buyer alone, however he is named
   const more = await mustReserve(stage, 'club', [1, 2, 3], 'club@example.org');
   assert.equal((await desk.checkout.pay(payCommand(more, 'pm_card_visa'))).kind, 'bought');
 
-  // Somebody else with the same card is as limited as before.
+  // Another buyer with the same card is as limited as before.
   const stranger = await mustReserve(stage, 'stranger', [4]);
   const refused = await desk.checkout.pay(payCommand(stranger, 'pm_card_visa'));
   assert.ok(refused.kind === 'ended' && refused.order.reason === 'card_limit', refused.kind);
@@ -164,7 +164,7 @@ test('P7: an exception lifts the limits for its buyer alone, however he is named
 test('P7: one browser buys no more than its limit, whatever accounts it names; an order that is open is named first', async () => {
   const stage = await stageEvent(database, { settings: { visitorSeatsMax: 4 } });
   const first = await mustReserve(stage, 'browser', [0, 1, 2], 'a@example.org');
-  // What helps is to pay or close that order.
+  // The buyer has to pay or close that order.
   assert.equal((await reserve(stage, 'browser', [3, 4], 'b@example.org')).kind, 'open_order');
   assert.equal((await desk.checkout.pay(payCommand(first, 'pm_card_visa'))).kind, 'bought');
   assert.deepEqual(await reserve(stage, 'browser', [3, 4], 'b@example.org'), {

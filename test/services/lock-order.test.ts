@@ -17,7 +17,10 @@ const database = await testDatabase();
 const db = testDb(database, 6);
 after(() => db.close());
 
-/** What a lock belongs to, outermost first. Tables that are not named here are locked last, one row at a time. */
+/**
+ * The order of locks by what they belong to, outermost first. Tables that are not named here are locked last, one row at a
+ * time.
+ */
 const order = [
   { name: 'event', tables: ['events', 'event_partitions', 'event_cancellations'] },
   { name: 'quota and limits', tables: ['limit_counts'] },
@@ -30,13 +33,13 @@ const tables = new Map(
   order.flatMap(({ tables: names }, rank) => names.map((name) => [name, rank] as const)),
 );
 
-/** Functions whose text shows another order, and why nobody can wait for them in a circle. */
+/** Functions whose text shows another order, and why no other transaction can wait for them in a circle. */
 const exceptions: Record<string, string> = {
   arbiter_hold:
     'a row of holds that is forgotten is removed before the quota’s lock; only a claim of the same id touches it, and does so first',
   cancellation_order: 'either the refund of a paid order or the end of an unpaid one, never both',
   order_reserve:
-    'the order is a new row, which nobody else can have locked; it is removed again when a seat is gone',
+    'the order is a new row, which no other transaction can have locked; it is removed again when a seat is gone',
   order_reserve_with_code: 'as order_reserve',
 };
 
@@ -81,7 +84,7 @@ test('D1: rows of holds, orders and seats that are locked together are locked by
   );
   const unsorted: string[] = [];
   for (const { name, body } of functions) {
-    // SKIP LOCKED waits for nobody; a row that is found by its key is one row.
+    // SKIP LOCKED waits for no lock; a row that is found by its key is one row.
     for (const [statement] of body.matchAll(
       /\bFROM (?:holds|orders|seats)\b[^;]*?\bFOR (?:NO KEY UPDATE|UPDATE|SHARE)\b[^;)]*/g,
     )) {
