@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
-import type { HoldOutcome } from '../src/inventory/arbiter.ts';
 import { closeRedisEvent, holdCommand, openRedisEvent, surely } from './arbiter-arena.ts';
 import { hasRedisBenchmark, holdByRedisBenchmark } from './baselines/redis-benchmark.ts';
 import { ownCpuMs } from './cpu-time.ts';

@@ -21,7 +21,12 @@ export async function runAllTests(filters) {
     // All of them, then the verdict: one run shows every mistake.
     const types = await check('types', ['node_modules/typescript/bin/tsc', '--noEmit']);
     const lint = await check('lint', ['node_modules/@biomejs/biome/bin/biome', 'check', '.']);
-    if (!types || !lint) return 1;
+    const typedLint = await check('promises and switches', [
+      'node_modules/oxlint/bin/oxlint',
+      '--type-aware',
+      '--quiet',
+    ]);
+    if (!types || !lint || !typedLint) return 1;
   }
   try {
     await ensurePages();

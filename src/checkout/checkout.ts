@@ -98,7 +98,11 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
       case 'stale':
       case 'retry':
         return { kind: 'retry', afterMs: 500 };
-      default:
+      case 'open_order':
+      case 'limit':
+      case 'code':
+      case 'not_open':
+      case 'hold_gone':
         return outcome;
     }
   }
@@ -401,7 +405,8 @@ function closeOf(order: Order): CloseOutcome {
       return { kind: 'bought', order };
     case 'voiding':
       return { kind: 'closing', order };
-    default:
+    case 'reserved':
+    case 'authorised':
       return { kind: 'under_way', order };
   }
 }

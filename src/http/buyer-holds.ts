@@ -168,7 +168,12 @@ export function registerHolds(app: App, deps: HttpDeps): void {
             visitor,
             ids: house.partitions.map(({ partition }) => idIn(partition)),
           });
-        default:
+        case 'address_quota':
+        case 'mismatch':
+        case 'not_open':
+        case 'quota':
+        case 'retry':
+        case 'too_late':
           throw problemOfHold(outcome, event.onSaleAt, holder);
       }
     },
@@ -254,7 +259,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           });
         case 'hold_gone':
           throw await goneInto(deps, id, visitor);
-        default:
+        case 'taken':
+        case 'retry':
           throw problemOfRecover(outcome);
       }
     },

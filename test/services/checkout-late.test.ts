@@ -423,9 +423,9 @@ test('D1: while receipts are being collected a late success takes no seat; after
   const unclaimed = await ordered(world, 'buyer2', [2]);
   for (const order of [shown, unclaimed]) await endedUnpaid(order, 'deadline', world.desk);
   // A Redis that was lost a moment ago had granted seat 1.
-  const [{ epoch, lost }] = await database.query(
+  const [{ lost }] = await database.query(
     `UPDATE event_partitions p SET epoch = nextval('epochs'), grace_until = clock_timestamp() + interval '1 hour'
-     FROM (SELECT epoch FROM event_partitions WHERE event_no = $1) old WHERE event_no = $1 RETURNING p.epoch, old.epoch AS lost`,
+     FROM (SELECT epoch FROM event_partitions WHERE event_no = $1) old WHERE event_no = $1 RETURNING old.epoch AS lost`,
     [world.stage.event],
   );
   const impatient = deskWith(simulator.provider, {

@@ -210,7 +210,7 @@ describe('a Redis that goes back in time under the same run', { skip: withoutRed
 
   test('S3 D1: keys that were restored by hand are refused by each process that knows a later number, from whomever', async () => {
     const its = await stage();
-    const { busy, granted, hold, world, epoch } = its;
+    const { busy, granted, hold, world } = its;
     const { event } = world;
     await granted(busy, 'before', 0);
     const keys = partitionKeys(partitionTag(prefix, event, 0));

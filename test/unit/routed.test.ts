@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Hold } from '../../src/core/hold.ts';
-import type { ArbiterStore, HoldCommand, UnderEpoch } from '../../src/inventory/arbiter.ts';
+import type { ArbiterStore, HoldCommand } from '../../src/inventory/arbiter.ts';
 import type { RebuildableArbiter, ReportCommand } from '../../src/inventory/modes.ts';
 import { createRoutedArbiter, type PartitionRow } from '../../src/inventory/routed.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
