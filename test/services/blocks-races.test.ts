@@ -44,7 +44,7 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
   const all = Array.from({ length: seatCount }, (_, seat) => seat);
   const answers = new Map<string, number>();
   let overlaps = 0;
-  /** Seats whose holder was told "granted" and has not begun to give them back. */
+  /** Seats that were granted to a holder who has not begun to give them back. */
   const granted = new Map<number, string>();
 
   async function claim(visitor: string, seed: number): Promise<void> {

@@ -96,7 +96,7 @@ test('D1: rows of holds, orders and seats that are locked together are locked by
   assert.deepEqual(unsorted, []);
 });
 
-test('D1: an order is confirmed while its hold is told as ended, and neither waits for the other in a circle', async () => {
+test('D1: an order is confirmed while its hold is reported as ended, and neither waits for the other in a circle', async () => {
   const world = await modesWorld(database, db, { mode: 'postgres' });
   const { event } = world;
   const held = await world.hold('buyer', [3]);
@@ -174,7 +174,7 @@ function lockedBy(body: string, at: number): string | undefined {
   return undefined;
 }
 
-/** Those that the program calls; the others run within these. */
+/** Returns the functions that the program calls; the others run within these. */
 function calledByProgram(names: Iterable<string>): string[] {
   const src = path.join(projectDir, 'src');
   const text = fs

@@ -29,7 +29,7 @@ async function lockAlone(database: TestDatabase, event: number): Promise<() => P
   };
 }
 
-test('an event that is locked keeps no connection from others: they sell, its own buyers are told it is busy, nothing is lost', async (t) => {
+test('a locked event takes no connection from others: they sell, its own buyers learn that it is busy, nothing is lost', async (t) => {
   let onLate: ((command: HoldCommand) => Promise<HoldOutcome | null>) | null = null;
   const app = await startTestApp(t, {
     seats: 200,
@@ -85,7 +85,7 @@ test('an event that is locked keeps no connection from others: they sell, its ow
   assert.deepEqual([late.status, late.body.code], [409, 'taken'], JSON.stringify(late.body));
 });
 
-/** A second event on sale beside the first. */
+/** A second event that is on sale at the same time. */
 async function openCopy(app: TestApp): Promise<{ event: string; eventNo: number }> {
   const query = (sql: string, values: unknown[]) => app.database.query<{ event_no: number }>(sql, values);
   const [eventNo] = await copyEvent(query, app.eventNo, 1);

@@ -18,7 +18,7 @@ test('D1: two processes have to see it: one that says it twice is one', async ()
   const world = await modesWorld(database, db);
   for (const reporter of ['web-1', 'web-1'])
     assert.deepEqual(await world.report(reporter), { kind: 'noted' });
-  // What somebody saw too long ago, or of another epoch, is no witness.
+  // An observation that is too old, or of another epoch, is no witness.
   await database.query(`UPDATE partition_witnesses SET at = at - $2 * interval '1 ms' WHERE event_no = $1`, [
     world.event,
     witnessMs,
@@ -73,7 +73,7 @@ test('D1: the leader’s own report is enough; one under another term is a witne
   assert.equal((await world.report('leader', { term })).kind, 'degraded');
 });
 
-test('D1: no degrade within 30 s of a restore, by whomever; then again', async () => {
+test('D1: no degrade within 30 s of a restore, whatever reports it; then again', async () => {
   const world = await modesWorld(database, db);
   const term = await world.lead();
   const restoredAgo = (ms: number) =>
@@ -120,7 +120,7 @@ test('S7: after a degrade open orders count, and what Postgres held before Redis
     `UPDATE event_partitions SET restored_at = now() - interval '1 hour' WHERE event_no = $1`,
     [event],
   );
-  // In Redis mode free means: nobody's in Postgres. What its rows still say of leases is of another epoch.
+  // In Redis mode a seat is free if Postgres has no order for it. The leases in its rows are of another epoch.
   const inRedis = (visitor: string, seats: number[], grant: number) =>
     world.receipt(visitor, seats, grant, { epoch: begun.epoch, holder: 'account' });
   const open = inRedis('visitor-b', [10, 1], 2);

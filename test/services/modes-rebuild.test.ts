@@ -12,7 +12,7 @@ after(() => db.close());
 
 const postgres = { mode: 'postgres' } as const;
 
-test('D1: a rebuild begins, moves and flips; what was held and decided is told, and Postgres keeps no lease', async () => {
+test('D1: a rebuild begins, moves and flips; holds and decisions are copied, and Postgres keeps no lease', async () => {
   const world = await modesWorld(database, db, postgres);
   const { modes, event } = world;
   const at = { event, partition: 0, term: await world.lead() };
@@ -134,7 +134,7 @@ for (const change of ['move', 'degrade'] as const) {
     const begun = await modes.begin(at);
     assert.ok(begun.kind === 'begun');
     const rebuild = begun.epoch;
-    // Of a degrade, what may be late is a reserve; both kinds share the event's lock in their one call.
+    // In a degrade, a reserve may be late; both kinds share the event's lock in their one call.
     if (change === 'degrade') {
       await modes.move({ ...at, rebuild });
       await modes.flip({ ...at, rebuild, runIds: ['r'] });
@@ -165,7 +165,7 @@ for (const change of ['move', 'degrade'] as const) {
         done = true;
       });
       await waiting(database, 1);
-      // And whoever comes now waits for the change, without a connection: it asks whether the event is free.
+      // A call that comes now waits for the change, without a connection: it asks whether the event is free.
       const next =
         change === 'move'
           ? world.hold('next', [6])
@@ -205,7 +205,7 @@ test('D1: six thousand holds that no statistics know of move to Redis within one
   const at = { event, partition: 0, term: await world.lead() };
   const begun = await modes.begin(at);
   assert.ok(begun.kind === 'begun');
-  // Sessions end a statement after 5 s: reading all seats anew for each hold takes twice as long.
+  // Sessions end a statement after 5 s: reading all seats again for each hold takes twice as long.
   assert.equal((await modes.holds(event, 0)).length, 6_000);
   const moved = await modes.move({ ...at, rebuild: begun.epoch });
   assert.ok(moved.kind === 'moving');

@@ -9,12 +9,14 @@ import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf } from '../support/stage.ts';
 import { auditSeats, committingLate, type ModesWorld, modesWorld, waiting } from './modes-world.ts';
 
-// Receipts as browsers bring them: all at once, in any order, with whatever somebody has collected among them.
+// Receipts as browsers bring them: all at once, in any order, including receipts that a bot has collected.
 const database = await testDatabase();
 const db = testDb(database, 16);
 after(() => db.close());
 
-/** What each receipt answers once grace is over, after all have been presented in this order, `atOnce` or one by one. */
+/**
+ * Returns the outcome of each receipt once grace is over, after all have been presented in this order, `atOnce` or one by one.
+ */
 async function settle(world: ModesWorld, receipts: Hold[], atOnce: boolean): Promise<string[]> {
   const answers: { kind: string }[] = [];
   if (atOnce) answers.push(...(await Promise.all(receipts.map((receipt) => world.present(receipt)))));
@@ -23,7 +25,7 @@ async function settle(world: ModesWorld, receipts: Hold[], atOnce: boolean): Pro
   assert.deepEqual(
     answers.filter(({ kind }) => !inGrace.includes(kind)),
     [],
-    'nobody is told yes before the end of grace',
+    'no receipt is accepted before the end of grace',
   );
   await world.audit();
   await world.endGrace();
@@ -69,7 +71,7 @@ test('D1: in whatever order receipts arrive, the highest (epoch, grant) has the 
   }
 });
 
-test('D1: every live hold is recovered, whatever receipts of released holds are replayed beside it at once', async () => {
+test('D1: every live hold is recovered, whatever receipts of released holds are replayed at the same time', async () => {
   const random = seededRandom(20_261);
   for (let round = 0; round < 3; round++) {
     const world = await postgresWorld(database, db);
@@ -110,7 +112,7 @@ test('D1: every live hold is recovered, whatever receipts of released holds are 
   }
 });
 
-test('D1: three hundred receipts collected by hold-and-release win one hold at most, and nobody’s seat', async () => {
+test('D1: three hundred receipts collected by hold-and-release win one hold at most, and no seat of another visitor', async () => {
   const world = await modesWorld(database, db, { seats: 40 });
   const random = seededRandom(300);
   const collected = Array.from({ length: 300 }, (_, i) => {
@@ -208,7 +210,7 @@ test('D1: what was said at the end of grace stands: a later receipt that is late
       `UPDATE event_partitions SET grace_until = clock_timestamp() + $2 * interval '1 ms' WHERE event_no = $1`,
       [world.event, 10 + round],
     );
-    // The one asks until he is told yes or no, the other comes at about the last moment.
+    // One visitor asks until there is a yes or no, the other comes at about the last moment.
     const asked = (async () => {
       for (;;) {
         const outcome = await world.present(low);

@@ -21,22 +21,25 @@ export interface Row {
   restored_at: Date | null;
 }
 
-/** One event whose Redis partition nobody runs: only Postgres's side of it, with receipts as a lost Redis would have signed. */
+/**
+ * One event without a running Redis for its partition: only Postgres's side of it, with receipts as a lost Redis would have
+ * signed.
+ */
 export interface ModesWorld {
   event: number;
-  /** Of the partition's row when the world was made, or its Redis was there last. */
+  /** Epoch of the partition's row when the world was made, or when its Redis was last there. */
   epoch: number;
   arbiter: ArbiterStore;
   modes: PartitionModes;
   record: SalesRecord;
   row(): Promise<Row>;
-  /** Makes `owner` the leader; a former one's lease is over. Answers the term. */
+  /** Makes `owner` the leader; a former leader's lease is over. Returns the term. */
   lead(owner?: string): Promise<number>;
   report(
     reporter: string,
     more?: { term?: number | null; epoch?: number },
   ): ReturnType<PartitionModes['report']>;
-  /** By the leader's word; answers the new epoch. */
+  /** Degrades as the leader does; returns the new epoch. */
   degrade(): Promise<number>;
   endGrace(): Promise<void>;
   /** As if Redis had been restored long ago, with nothing in it. */
@@ -83,7 +86,7 @@ export async function modesWorld(
         event,
       ]);
       const terms = await createLease({ db, owner, clock: performanceClock }).keep([event]);
-      // Nobody renews it here, and on a busy machine a test outlasts it.
+      // The lease is not renewed here, and on a busy machine a test outlasts it.
       await database.query(`UPDATE leases SET until = now() + interval '1 minute' WHERE event_no = $1`, [
         event,
       ]);

@@ -29,7 +29,7 @@ before(async () => {
   database = await testDatabase();
   simulator = await startTestSimulator();
   const [{ id }] = await database.query('SELECT id FROM installation');
-  // Its payments are marked as ours: those of others are nobody's to decide here.
+  // Its payments are marked as ours, because payments of others cannot be decided here.
   provider = simulator.providerWith({ installation: id, timeoutMs: 4_000 });
   desk = refundDesk(database.url, provider);
   list = createOperatorDesk({ db: desk.db, refunds: desk.refunds, random: systemRandom });
@@ -49,7 +49,7 @@ const newWorld = async (): Promise<World> => ({
   seat: 1,
 });
 
-/** Of the event; with null what belongs to no order. */
+/** Entries of the event; with null, entries that belong to no order. */
 const entries = async (event: number | null) =>
   (await list.list({ event, after: null, limit: 100 })).entries.filter((one) => event !== null || !one.order);
 const act = (entry: string, action: EntryAction) => list.act({ entry, action, actor, note: 'as agreed' });
@@ -136,7 +136,7 @@ describe('P2 P3 P4 P5 P8: each kind is reached at the provider, ended by each ac
   }
 });
 
-test('P6: a payment that was ended because it did not match stays on the list until somebody has seen it', async () => {
+test('P6: a payment that was ended because it did not match stays on the list until an operator has seen it', async () => {
   const world = await newWorld();
   const order = await endedMismatch(world);
   const [entry] = await entries(world.stage.event);
@@ -328,7 +328,7 @@ test('P3: a late capture by another hand on the order’s own payment, given bac
   await simulator.fault('declined', { match: { reference: order }, times: 1 });
   await desk.checkout.pay(payCommand(order, 'pm_card_visa'));
   const object = (await desk.checkout.find(order))!.providerObject!;
-  // The void is on its way while somebody takes the money.
+  // The void is on its way while the money is taken.
   await simulator.fault('unavailable', { match: { route: 'cancel', reference: order } });
   await desk.checkout.close(order);
   await reconcile(database, desk, 1);

@@ -34,7 +34,7 @@ describe('three partitions on two Redis servers', () => {
   });
   after(() => scope.close());
 
-  test('S8: seats are blocked and given back in each partition, and what a buyer holds is left to him', async () => {
+  test('S8: seats are blocked and given back in each partition, and a buyer keeps the held seats', async () => {
     const buyer = await app.admitted();
     const mine = seatsIn.map((seats) => seats.slice(-2));
     for (const seats of mine) await buyer.mustHold(seats);

@@ -143,7 +143,7 @@ describe('a house of three partitions', () => {
     for (let i = 0; i < 6; i++) {
       const buyer = await app.admitted();
       const key = `repeat-${i}`;
-      // Where the best are to be had is another partition by the time of the repeat.
+      // At the time of the repeat the best seats are in another partition.
       if (i % 2 === 0) away.add(0);
       const first = await buyer.best({ quantity: 2 }, { key });
       away.clear();
@@ -166,7 +166,7 @@ describe('a house of three partitions', () => {
       const answers = await Promise.all(
         Array.from({ length: 6 }, () => buyer.best({ quantity: 2 }, { key: `at-once-${i}` })),
       );
-      // Some are told to come again, the others all tell of the same hold.
+      // Some have to come again, all others have the same hold.
       const said = answers.filter(({ status }) => status !== 503);
       assert.equal(new Set(said.map(({ body }) => body.hold)).size, 1, JSON.stringify(answers.map(outcome)));
       assert.equal((await liveHolds(buyer)).length, 1);
@@ -192,7 +192,7 @@ describe('a house of three partitions', () => {
     }
   });
 
-  test('a hold is exchanged within its partition only; across, the buyer is told and keeps it', async () => {
+  test('a hold is exchanged within its partition only; across partitions the buyer gets a reason and keeps it', async () => {
     const buyer = await app.admitted();
     const held = await buyer.mustHold(seatsOf(0, 2));
     const across = await buyer.hold(seatsOf(1, 2), { replaces: held.hold });
@@ -211,7 +211,7 @@ describe('a house of three partitions', () => {
     }
   });
 
-  test('while one partition is away the others go on, and a wish for that one is told to wait', async () => {
+  test('while one partition is unreachable the others continue, and a selection in that one has to wait', async () => {
     away.add(0);
     try {
       const named = await (await app.admitted()).hold(seatsOf(0, 1));

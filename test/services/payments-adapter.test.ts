@@ -325,7 +325,7 @@ test('an amount below the provider’s least is refused when the payment is open
   assert.equal(answer.kind, 'refused');
 });
 
-test('ping tells a reachable provider from a wrong key and from nobody there', async () => {
+test('ping distinguishes a reachable provider, a wrong key and an unreachable one', async () => {
   assert.deepEqual(await sim.provider.ping(), { ok: true });
   const wrong = await sim.providerWith({ secretKey: 'sk_test_other' }).ping();
   assert.equal(wrong.ok, false);

@@ -73,7 +73,7 @@ const confirming = (params: Record<string, string>) => async () =>
 const INVALID = 'invalid_request_error';
 const REQUEST = errors.StripeInvalidRequestError;
 
-/** Each error that the simulator can answer with. */
+/** Each error of the simulator. */
 const ERRORS: ErrorCase[] = [
   ['no such route', () => raw('/v1/nothing', {}), 404, INVALID, undefined, REQUEST],
   [

@@ -215,7 +215,7 @@ const CALLS: [route: string, params: Record<string, string>, object: string][] =
   ],
 ];
 
-test('each route answers with Stripe’s object, headers and nothing else', async () => {
+test('each route returns Stripe’s object and headers, and nothing else', async () => {
   const ids = new Map<string, string>();
   for (const [route, params, object] of CALLS) {
     const known = Object.entries(params).map(([name, value]) => [

@@ -89,7 +89,7 @@ function client(maxNetworkRetries: number): Stripe {
   });
 }
 
-test('the ledger tells of one payment, or of one order, what was reserved, taken, given back and released', async () => {
+test('the ledger returns for one payment, or for one order, the reserved, captured, refunded and released amounts', async () => {
   const { object, reference } = await openPayment(provider);
   assert.deepEqual(await sums(object), [0, 0, 0, 0, 0]);
   await authorise(object);
@@ -106,7 +106,7 @@ test('the ledger tells of one payment, or of one order, what was reserved, taken
   assert.deepEqual(await sim.ledgerOf('nobody'), { intents: [], charges: [], refunds: [], disputes: [] });
 });
 
-test('any card can be made to ask for authentication; abandoned, it goes on waiting until somebody ends it', async () => {
+test('any card can be made to ask for authentication; an abandoned one waits until it is ended', async () => {
   await sim.fault('authentication_required', { times: 1, match: { card: 'pm_card_visa' } });
   const { object, reference } = await openPayment(provider);
   const asked = await authorise(object);
@@ -185,7 +185,7 @@ test('a stored 500 in place of the work is replayed for ever: only a new key doe
   assert.equal((await capture(object)).kind, 'done');
 });
 
-test('refunds wait, arrive late, fail at once or later, as they are told; the ledger knows each', async () => {
+test('refunds wait, arrive late, fail at once or later, as the faults say; the ledger knows each', async () => {
   const told = async (fault: FaultKind, kind: string, then: number[], settled: number[]) => {
     const object = await taken();
     await sim.fault(fault, { times: 1, match: { intent: object } });
@@ -213,7 +213,7 @@ test('a refund with a delay goes on by itself, and a restart does not forget it'
   assert.equal((await refund(object, 5000)).kind, 'done');
 });
 
-test('P4: a provider that is away for a while is unknown to all calls, then answers the same key with the work', async () => {
+test('P4: a provider that is unreachable for a while is unknown to all calls, then the same key returns the finished work', async () => {
   const object = await reserved();
   const waiting = await openPayment(provider);
   const asked = await authorise(waiting.object, 'pm_card_threeDSecure2Required');

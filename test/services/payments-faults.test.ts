@@ -135,7 +135,7 @@ test('P4: a decline whose answer was lost is the same decline under the same key
   assert.equal(charges.filter((charge) => charge.reference === reference).length, 1);
 });
 
-test('P4: one reset connection is mended by the SDK with our key: done at once, one charge', async () => {
+test('P4: the SDK repairs one reset connection with our key: done at once, one charge', async () => {
   const { object, reference } = await openPayment(sim.provider);
   await sim.fault('drop_after', { times: 1, match: { route: 'confirm', intent: object } });
   assert.equal(reasonOf(await authoriser(object)()), 'done');

@@ -98,7 +98,7 @@ test('P5: one key with other parameters or for another call is a conflict and do
   assert.deepEqual([raw.status, raw.body.error.type], [400, 'idempotency_error']);
 });
 
-test('P1: of many concurrent calls with one key one does the work, the others are told to wait', async () => {
+test('P1: of many concurrent calls with one key one does the work, the others have to wait', async () => {
   const { object, reference } = await openPayment(sim.provider);
   await sim.fault('delay', { match: { intent: object }, delayMs: 2000, times: 1 });
   const authorise = () =>

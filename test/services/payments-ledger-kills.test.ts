@@ -56,7 +56,7 @@ after(async () => {
 type Answer = { kind: string; detail?: string };
 type Step = [name: string, call: () => Promise<Answer>];
 
-/** What an order does, by its number; `sums` is what the ledger must say in the end. */
+/** The steps of an order, by its number; `sums` are the ledger's sums in the end. */
 const COURSES: { steps: string[]; sums: number[] }[] = [
   { steps: ['authorise', 'capture'], sums: [0, 5000, 0, 0] },
   { steps: ['authorise', 'void'], sums: [0, 0, 0, 5000] },

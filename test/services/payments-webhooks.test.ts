@@ -11,7 +11,7 @@ interface Receiver {
   url: string;
   deliveries: (ProviderEvent & { object: string | null })[];
   forged: number;
-  /** Status that deliveries are answered with. */
+  /** The status that deliveries get. */
   answer: number;
   stop(): Promise<void>;
 }
@@ -83,7 +83,7 @@ const typesOf = (object: string) =>
 const untilTypes = (object: string, ...types: string[]) =>
   until(() => types.every((type) => typesOf(object).includes(type)), types.join(', '));
 
-test('P6: each step of a purchase is told by a signed webhook about its payment', async () => {
+test('P6: a signed webhook reports each step of a purchase for its payment', async () => {
   const { object } = await openPayment(sim.provider);
   await authorise(object, 'w1', 'pm_card_chargeDeclined');
   await untilTypes(object, 'payment_intent.created', 'payment_intent.payment_failed', 'charge.failed');

@@ -294,7 +294,7 @@ describe('kinds of buyers and access codes, over HTTP', () => {
     assert.equal((await events.findByNo(before.eventNo))!.message, 'changed');
   });
 
-  test('guessing codes slows the guesser and its address down, and nobody who has an accepted code', async () => {
+  test('guessing codes slows down the guesser and its address, and no buyer who has an accepted code', async () => {
     const made = await call('POST', '/events/kinds/codes', {
       label: 'Guessed at',
       categories: [locked],

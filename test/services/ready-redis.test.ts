@@ -26,12 +26,12 @@ test('D1: a web process that alone cannot reach the Redis that arbitrates says s
   skip: withoutRedis,
 }, async (t) => {
   const app = await startRedisApp(t);
-  // An event with nothing under way rests after some seconds, and then nobody watches over its Redis.
+  // An event with nothing under way rests after some seconds, and then no leader watches its Redis.
   assert.equal((await (await app.admitted()).hold([1])).status, 201);
   const dataDir = fs.mkdtempSync(path.join(os.tmpdir(), 'onsale-ready-'));
   const read = readConfig({
     ...app.env,
-    // Nobody listens there.
+    // A port without a server.
     REDIS_URL: 'redis://127.0.0.1:1',
     ONSALE_DATA_DIR: dataDir,
     PORT: '0',

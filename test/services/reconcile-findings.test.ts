@@ -74,7 +74,7 @@ async function foreign(reference: string, amount: number, provider = ours): Prom
   return object;
 }
 
-test('theirs without ours, ours without theirs, and what differs is listed; what fits again is settled, nothing is mended', async () => {
+test('payments without a record, records without a payment, and differences are listed; a finding that fits again is settled, nothing is repaired', async () => {
   const stage = await stageEvent(database);
   const paid = await sell(stage, 'a', [1]);
   const lost = await sell(stage, 'b', [2]);
@@ -89,7 +89,8 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   const stranger = await foreign(randomUUID(), 900);
   const bar = await foreign('table 7', 1_200);
   const second = await foreign(paid.order, paid.amount);
-  // Of another program, of another installation, and of one that is as old as ours and does not mark: none is ours.
+  // Payments of another program, of another installation, and of one that is as old as ours and does not mark its payments:
+  // none is ours.
   await foreign('', 700, simulator.provider);
   await foreign(randomUUID(), 800, simulator.providerWith({ installation: 'another' }));
   await foreign(randomUUID(), 850, simulator.provider);
@@ -119,7 +120,7 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   ].sort();
   assert.deepEqual(kindsOf(found), expected);
   assert.equal(found.run.counts.foreign, 3);
-  // Only what names our orders is told to the saga, which has its own rules for it.
+  // Only objects that name our orders are reported to the saga, which has its own rules for them.
   const told = await database.query(`SELECT object FROM provider_events WHERE type = 'reconcile' ORDER BY 1`);
   assert.deepEqual(
     told.map(({ object }) => object),
@@ -147,7 +148,7 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   );
   assert.ok(settled.fits >= 2 && settled.byHand === 1, JSON.stringify(settled));
 
-  // The saga ends what it was told of: nothing of the second payment stands, the paid order keeps its own.
+  // The saga ends the reported payment: nothing of the second payment is left, the paid order keeps its own.
   await reconcile(database, desk, 4);
   const { intents } = await simulator.ledger();
   const statusOf = (object: string) => intents.find(({ id }) => id === object)?.status;
@@ -156,7 +157,7 @@ test('theirs without ours, ours without theirs, and what differs is listed; what
   assert.equal(statusOf(stranger), 'requires_capture', 'what names no order of ours is left alone');
 });
 
-test('P4 P8: what a lost event would have told is told to the saga by the comparison; money that was given back by an ending fits', async (t) => {
+test('P4 P8: the comparison reports to the saga what a lost event would have reported; money that was given back by an ending fits', async (t) => {
   const own = await testDatabase(t);
   const bank = await startTestSimulator();
   t.after(() => bank.stop());
@@ -230,7 +231,7 @@ test('P4 P8: what a lost event would have told is told to the saga by the compar
   assert.deepEqual(violationsOf(await auditOf({ database: own, simulator: bank, eventNo: stage.event })), []);
 });
 
-test('P8: money that an ending gave back and that the bank sent back days later goes back again, although no event told of it', async (t) => {
+test('P8: money that an ending gave back and that the bank sent back days later goes back again, although no event reported it', async (t) => {
   const own = await testDatabase(t);
   const bank = await startTestSimulator();
   t.after(() => bank.stop());
@@ -299,7 +300,7 @@ test('a run goes on where it was left, by one process at a time; a scheduled one
   });
   assert.ok(all.kind === 'page');
   let asked = 0;
-  /** Pages of two; the third call finds nobody. */
+  /** Pages of two entries; the third call fails. */
   const paging = (failAt: number): Pick<PaymentProvider, 'list' | 'lookup'> => ({
     lookup: simulator.provider.lookup,
     list: async ({ cursor }): Promise<ListAnswer> => {

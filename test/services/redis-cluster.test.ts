@@ -31,7 +31,7 @@ describe('a cluster of three primaries', { skip: withoutRedis }, () => {
       primaries.map(({ runId }) => runId),
     );
   };
-  /** Counts on, in several calls at a time, until told to stop; answers how many were done and how many were refused. */
+  /** Counts on, in several calls at a time, until it is stopped; returns how many were done and how many were rejected. */
   const load = (tag: string) => {
     let stopped = false;
     // A call that a starved machine kept waiting may have been done.

@@ -58,7 +58,7 @@ async function process(world: ModesWorld): Promise<Process> {
     postgres: world.arbiter,
     redis: () => watched,
     modes: { read: createEvents({ db, clock }).modesRead },
-    // Nobody heeds them, so that the row goes on naming this Redis until a leader looks.
+    // Reports have no effect, so that the row names this Redis until a leader looks.
     report: async () => ({ kind: 'noted' }),
     granted: world.modes.granted,
     reporter: `web-${opened.length}`,
@@ -141,7 +141,7 @@ async function stage(): Promise<Stage> {
   };
 }
 
-/** The first buyer's receipt is worth its seat, and the seat is nobody else's. */
+/** The first buyer's receipt wins its seat, and no other visitor has the seat. */
 async function recovers({ world, epoch, hold, busy }: Stage, first: Hold): Promise<void> {
   const { event } = world;
   assert.equal((await world.present(first)).kind, 'recovering');
@@ -208,7 +208,7 @@ describe('a Redis that goes back in time under the same run', { skip: withoutRed
     await recovers(its, first);
   });
 
-  test('S3 D1: keys that were restored by hand are refused by each process that knows a later number, from whomever', async () => {
+  test('S3 D1: keys that were restored by hand are rejected by each process that knows a later number, whatever its source', async () => {
     const its = await stage();
     const { busy, granted, hold, world } = its;
     const { event } = world;
@@ -286,7 +286,7 @@ describe('a Redis that goes back in time under the same run', { skip: withoutRed
     assert.equal(fresh.redis.arbiter.floor({ ...at }), last);
   });
 
-  test('S7 S8: what Redis did not take is told again by the leader, however old it is by then', async (t) => {
+  test('S7 S8: the leader reports again what Redis did not receive, however old it is by then', async (t) => {
     const { busy, granted, world, epoch } = await stage();
     const { event } = world;
     const mine = await granted(busy, 'mine', 7);

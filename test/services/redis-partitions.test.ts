@@ -29,7 +29,7 @@ const prefix = 'apart';
 const names = ['north', 'south', 'west'];
 const processes = 2;
 const seatsEach = 200;
-/** What a claim must not be made to wait for because of another partition: the time that a call may take is 400 ms. */
+/** Additional time that a claim may wait because of another partition; a call may take 400 ms. */
 const slackMs = 200;
 
 interface Process {
@@ -140,7 +140,7 @@ async function crowd({ event, processes: all }: Stage) {
     names.flatMap((_, partition) => Array.from({ length: 4 }, () => buyer(partition))),
   );
   return {
-    /** What was asked at `from` or later. */
+    /** Calls that were made at `from` or later. */
     since: (partition: number, from: number): Answer[] => answers[partition]!.filter(({ at }) => at >= from),
     /** Waits until so many of them were answered in the partition. */
     async more(partition: number, count: number, kind?: Answer['kind']): Promise<void> {

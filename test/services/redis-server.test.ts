@@ -96,7 +96,7 @@ test('a server left behind by a killed process is ended, frozen or not, and the 
   await fresh.stop();
 });
 
-/** Its server is running, and nobody is left to stop it. */
+/** Starts a server whose parent process is killed, so that nothing stops it. */
 async function startInKilledProcess(dataDir: string): Promise<{ pid: number; port: number }> {
   const child = spawn(process.execPath, [...programArguments('test/support/redis-parent.ts'), dataDir], {
     stdio: ['ignore', 'pipe', 'inherit'],

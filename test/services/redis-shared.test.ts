@@ -26,7 +26,7 @@ test('D1 S2: two installations with events of the same number share a Redis, and
   await (await one.admitted()).mustBuy([5]);
   await (await other.admitted()).mustHold([5]);
 
-  // Whoever lost its keys to the other would have seen it: the leaders' probes come every 0.4 s.
+  // An installation that lost its keys to the other would have seen it: the leaders' probes come every 0.4 s.
   assert.deepEqual(await standing(), before);
   await one.assertAgreement();
   const client = one.redis.client();

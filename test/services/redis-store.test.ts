@@ -90,7 +90,7 @@ test('D1: a server that was started again, empty or with its old file, is refuse
   assert.equal((await faultOf(store.call(tag, count, keys, []))).reason, 'untrusted');
 });
 
-test('D1: a frozen server costs each call its time-out once, then fails at once, and its late answers reach nobody else', {
+test('D1: a frozen server costs each call its time-out once, then fails at once, and its late replies reach no other call', {
   skip,
 }, async (t) => {
   const server = await testRedis(t);
@@ -244,7 +244,7 @@ test('a server that lets us not in is named with its reason and without the pass
   }
 });
 
-test('the clock of a server is told beside ours, taken back by half of the way', { skip }, async (t) => {
+test('a server’s clock is compared with ours, minus half of the round trip', { skip }, async (t) => {
   const server = await testRedis(t);
   const store = await connected(t, server);
   const [primary] = await store.primaries();

@@ -180,7 +180,7 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       await buyer.pay(order);
       await app.simulator.endFault(fault);
       const { id } = (await app.simulator.ledger()).intents.find(({ reference }) => reference === order)!;
-      // By hand at the provider; where ours was quicker there is nothing to be decided.
+      // Captured by hand at the provider; if our capture was faster there is nothing to decide.
       const taken = await rawCall(app.simulator, 'payment_intents.capture', { id, amount_to_capture: '400' });
       assert.equal(taken.status, 200, 'captured by hand before our next try');
       return order;
@@ -280,7 +280,7 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     assert.deepEqual(await both(), []);
   });
 
-  test('W5 P8: the event is cancelled behind its confirmation; the line is told within a poll, orders are refunded', async () => {
+  test('W5 P8: the event is cancelled after its confirmation; the queue learns of it within a poll, orders are refunded', async () => {
     const holder = await app.admitted();
     await holder.mustHold([30]);
     const buyer = await app.admitted();

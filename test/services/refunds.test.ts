@@ -21,7 +21,7 @@ after(async () => {
   await simulator?.stop();
 });
 
-/** What the provider's ledger has given back for an order: sums of refunds that stand. */
+/** The refunds of an order in the provider's ledger: sums of refunds that did not fail. */
 async function givenBack(order: string): Promise<number[]> {
   const { intents, refunds } = await simulator.ledger();
   const intent = intents.find(({ reference }) => reference === order);
@@ -57,7 +57,7 @@ test('P8: some tickets, a goodwill, then the rest: the ledger says to the minor 
   assert.deepEqual(await givenBack(order.order), [700, 4900, 5000, 5250]);
   assert.equal(last.state, 'done');
   assert.equal((await auditEvent(database, simulator, stage.event)).paid, 0);
-  // The seats are on sale again, and bought once more.
+  // The seats are on sale again, and are bought a second time.
   await bought(desk, stage, [0, 1, 2]);
   await auditEvent(database, simulator, stage.event);
 });
@@ -79,7 +79,7 @@ test('P4 P5 P8: whatever happens to the request or its answer, the money goes ba
   for (const [seat, fault] of faults.entries()) {
     await t.test(fault, async () => {
       const order = await bought(desk, stage, [seat]);
-      // The SDK sends once more by itself after a reset.
+      // The SDK repeats the request once after a reset.
       const times = fault.startsWith('drop') || fault === 'cut_after' ? 2 : 1;
       await simulator.fault(fault, { match: { route: 'refunds.create', reference: order.order }, times });
       const refund = await madeRefund(desk, order);
@@ -101,7 +101,7 @@ test('a refund that waits at the bank says why, and is done when the bank is', a
   const order = await bought(desk, stage, [0], 'pm_card_pendingRefund');
   const refund = await madeRefund(desk, order);
   assert.deepEqual([refund.state, refund.detail], ['pending', 'processing']);
-  // Long after the order's deadline it is no payment whose end nobody knows; only one without an answer is.
+  // Long after the order's deadline it does not count as a payment with an unknown end; only a refund without a response does.
   await database.query(`UPDATE orders SET payment_deadline = now() - interval '1 hour' WHERE event_no = $1`, [
     stage.event,
   ]);

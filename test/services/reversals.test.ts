@@ -85,7 +85,7 @@ const seatsFree = async (order: Order) =>
     )
   ).length;
 
-test('P8: a refund that somebody makes at the provider is judged at once: listed with order and seats, not offered again', async () => {
+test('P8: a refund that is made at the provider is handled at once: listed with order and seats, not offered again', async () => {
   const stage = await stageEvent(database);
   const order = await bought(desk, stage, [1, 2]);
   const object = order.providerObject!;
@@ -163,7 +163,7 @@ test('P8: a refund made at the provider that fails at the bank: the money can be
   await auditEvent(database, simulator, stage.event);
 });
 
-test('P8: a dispute that is opened and lost: each is told with its fee, nothing is refunded on top, the organiser decides about the tickets', async () => {
+test('P8: a dispute that is opened and lost: each step is reported with its fee, nothing is refunded on top, the organiser decides about the tickets', async () => {
   const stage = await stageEvent(database);
   const order = await bought(desk, stage, [1, 2]);
   const dispute = await simulator.dispute(order.providerObject!);
@@ -326,7 +326,7 @@ test('P6 P8: refunds and disputes whose events were lost are found by their own 
   assert.equal(counts.refund.foreign, 1);
   await desk.inbox.runOnce();
   assert.deepEqual((await kindsOf(order)).sort(), ['dispute_opened', 'foreign_refund']);
-  // What was cut off goes on at its page; what is open is looked at every day, what is known is not.
+  // An interrupted listing continues at its page; open entries are checked every day, known ones are not.
   await database.query(
     `UPDATE provider_listings SET finished_at = now() - interval '25 hours', claimed_until = NULL`,
   );

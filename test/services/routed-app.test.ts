@@ -14,11 +14,11 @@ async function seatsOf(app: RedisApp, partition: number): Promise<number[]> {
   return house.seats.map(({ seatNo }) => seatNo).filter((seat) => house.partitionOf(seat) === partition);
 }
 
-/** Two seconds on a machine of its own, which gameday measures; here other tests run beside. */
+/** Two seconds on a machine without other load, which gameday measures; here other tests run at the same time. */
 const slowMs = 8_000;
 
-describe('Redis servers and what they are told', { skip: withoutRedis, concurrency: 2 }, () => {
-  test('D1: of three servers one is lost: only its partition goes to Postgres, the others refuse nobody', async (t) => {
+describe('Redis servers and the reports to them', { skip: withoutRedis, concurrency: 2 }, () => {
+  test('D1: one of three servers is lost: only its partition goes to Postgres, the others serve every claim', async (t) => {
     const app = await startRedisApp(t, {
       seats: 600,
       servers: ['north', 'south'],

@@ -38,9 +38,9 @@ interface Stage {
     term: number,
     before?: { step: RebuildStep; meanwhile: () => Promise<void> },
   ): Promise<RebuildOutcome>;
-  /** The clock by which it judges how long granting has paused: it stands still but for what is added here. */
+  /** The clock by which it measures how long granting has paused: it moves only by what is added here. */
   pass(ms: number): void;
-  /** By the store's arbiter under the row's epoch. */
+  /** Holds through the store's arbiter under the row's epoch. */
   holdInRedis(visitor: string, seats: number[]): ReturnType<RebuildableArbiter['hold']>;
 }
 
@@ -270,7 +270,7 @@ for (const step of Object.keys(calls) as RebuildStep[]) {
       step,
       meanwhile: async () => {
         const term = await world.lead();
-        // What its successor does that finds the partition moving.
+        // The actions of its successor, which finds the partition moving.
         const at = { event, partition: 0, term };
         if ((await world.row()).mode === 'moving') {
           assert.equal((await world.modes.abort(at)).kind, 'aborted');
@@ -309,7 +309,7 @@ for (const step of ['load', 'remember', 'open', 'flip'] as const) {
       },
     });
     if (step === 'flip') {
-      // After `open` nobody can know; the epoch that the row names is not there.
+      // After `open` the result cannot be known; the epoch in the row is not there.
       assert.equal(outcome.kind, 'rebuilt');
       assert.equal((await redis.probe(event, 0)).epoch, 0);
       return;

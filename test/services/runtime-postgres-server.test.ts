@@ -241,7 +241,7 @@ test('a second Onsale on the folder of a live one is refused and harms nothing',
 });
 
 test(
-  'a command beside a running Onsale finds its database, and none when there is none',
+  'a command next to a running Onsale finds its database, and none when there is none',
   limit,
   async (t) => {
     const dataDir = await withDatabase(t);
@@ -274,7 +274,7 @@ test('an interrupted first start leaves nothing that a later one takes for a dat
   assert.equal(fs.existsSync(path.join(dataDir, 'cluster.partial')), false);
 });
 
-test('a port that is taken is a readable fault; one that we chose is chosen anew', limit, async (t) => {
+test('a port that is taken is a readable fault; one that we chose is chosen again', limit, async (t) => {
   const dataDir = await withDatabase(t);
   const server = await start(t, dataDir);
   const { port } = server;

@@ -78,7 +78,7 @@ test('pages are stale when a source changed, moved or vanished, not when it was 
   assert.notEqual(hash(), first);
 });
 
-test('a Node that is too old is told in a sentence', async () => {
+test('a Node that is too old is reported in a sentence', async () => {
   const { nodeProblem } = await load('check-node.mjs');
   for (const fits of ['20.19.0', '20.20.2', '22.12.0', '24.0.0', '25.1.0'])
     assert.equal(nodeProblem(fits), '');

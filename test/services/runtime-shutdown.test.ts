@@ -10,7 +10,7 @@ import { systemRandom } from '../../src/runtime/random.ts';
 import { createShutdown, secondSignalAfterMs } from '../../src/runtime/shutdown.ts';
 import { storedSecret } from '../../src/runtime/stored-secret.ts';
 
-/** Time stands still until a test moves it; a sleep ends only when `wake` is called. */
+/** Time does not move until a test moves it; a sleep ends only when `wake` is called. */
 function handClock(): Clock & { move(ms: number): void; wake: () => void } {
   let now = 0;
   const clock = {

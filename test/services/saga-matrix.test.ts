@@ -52,7 +52,7 @@ describe('the saga: step × fault × kill', { concurrency: true }, () => {
       await simulator.webhooksTo(desk.webhookUrl);
       if (life === 'lives') await inParallel(CELLS, (cell) => play(cell, scene, desk, null));
       lap('played');
-      // Of the process after it: what was under way goes on at once, the faults still there.
+      // The process after it: everything under way continues at once, with the faults still there.
       await underFaults(database, desk);
       await simulator.clearFaults();
 
@@ -174,7 +174,7 @@ async function settle(
   }
   for (const order of away.map(orderOf)) await passDeadline(database, order);
   await passOver(database, desk, 4);
-  // A refund that had succeeded and failed after all is told by an event alone.
+  // Only an event reports a refund that had succeeded and failed later.
   const failed = CELLS.filter(isFailedRefund).length;
   await until(
     async () => {
@@ -212,7 +212,7 @@ async function waitingForBuyer(database: TestDatabase): Promise<Cell[]> {
   return CELLS.filter((cell) => !busy.has(orderOf(cell)));
 }
 
-/** Each cell's order, seat, mails owed and payments, beside its end in the table. */
+/** Compares each cell's order, seat, owed mails and payments with its end in the table. */
 async function differences(database: TestDatabase, simulator: TestSimulator, life: Life): Promise<string[]> {
   const rows = await database.query(
     `SELECT o.order_id, o.state AS "order", o.amount::integer AS amount,
@@ -275,7 +275,7 @@ async function giveBackAgain(database: TestDatabase, simulator: TestSimulator, d
   }
 }
 
-/** What is owed is sent, once as receivers see it; a refusal stays with its mail. */
+/** Owed mails are sent, once as receivers see it; a rejection stays with its mail. */
 async function mailsArrive(database: TestDatabase, desk: Desk, life: Life): Promise<void> {
   // The dead worker's lease has run out.
   await database.query('DELETE FROM job_workers');

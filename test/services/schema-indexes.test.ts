@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testDatabase } from '../support/postgres.ts';
 
-/** Of so few rows that reading all of them costs nothing. */
+/** Tables with so few rows that reading all of them costs nothing. */
 const small = new Set(['events', 'limit_allowances', 'confirmations', 'webhook_endpoints']);
 
 test('rows that refer to another are found by an index, however many there are', async (t) => {

@@ -22,7 +22,7 @@ interface Finding {
   remedy?: string;
 }
 
-/** What a process warns of, by its log. */
+/** The warnings of a process, from its log. */
 function warned(): { log: Logger; ofKeys(): string[] } {
   const lines: { msg: string }[] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
@@ -77,7 +77,7 @@ describe('tickets of an earlier key', () => {
     const { tickets } = (await buyer.tickets(order)).body;
     sold = tickets.map(({ code }) => code);
 
-    // What the doctor says before and while there is one key: no test of its own may change that order.
+    // The doctor's findings before and while there is one key, in one test, because separate tests could change their order.
     const here = await doctor(app.dataDir);
     assert.deepEqual([here.state, here.detail], ['ok', keyIdIn(app.dataDir)]);
     lostDir = path.join(app.dataDir, 'new-machine');
@@ -178,7 +178,7 @@ describe('tickets of an earlier key', () => {
     assert.match(noKey.err, /^--key takes files/);
   });
 
-  test('who starts with a new key is told once, in one line; the doctor says which keys there are', async () => {
+  test('a start with a new key is reported once, in one line; the doctor lists the keys', async () => {
     assert.deepEqual(firstLog.ofKeys(), [], 'the first key of an installation');
     assert.equal(secondLog.ofKeys().length, 1);
     assert.match(secondLog.ofKeys()[0]!, /Tickets sold before stay valid .* copy it here/);
@@ -219,7 +219,7 @@ describe('tickets of an earlier key', () => {
     assert.deepEqual([await kinds(stranger), asked], [['other_key'], 1]);
     now = 1_000;
     assert.deepEqual([await kinds(stranger), await kinds(sold[0]!), asked], [['other_key'], ['valid'], 2]);
-    // Without the record nobody knows whose code it is.
+    // Without the record the owner of a code is unknown.
     await db.close();
     now = 2_000;
     await assert.rejects(ring.verify(stranger), { code: 'store_unavailable' });

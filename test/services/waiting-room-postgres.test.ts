@@ -236,7 +236,7 @@ test('joins that arrive together share calls, keep their order and are each answ
   assert.deepEqual(batches, [joinBatchMax, joinBatchMax, 200]);
 });
 
-test('a sweep of one event forgets what another, which nobody sweeps any more, remembered for too long', async (t) => {
+test('a sweep of one event forgets what another event, which is no longer swept, remembered for too long', async (t) => {
   const { database, event, room } = await setUp(t);
   const ended = await insertTestEvent(database);
   await room.join(ended, 0, names(3));

@@ -83,7 +83,7 @@ interface Call {
   numbers: number[];
 }
 
-/** Joins without pause until it is told to stop. */
+/** Joins without pause until it is stopped. */
 function crowdAt(process: QueueProcess, event: number, calls: Call[], stop: AbortSignal): Promise<void> {
   return (async () => {
     while (!stop.aborted) {
@@ -96,7 +96,7 @@ function crowdAt(process: QueueProcess, event: number, calls: Call[], stop: Abor
   })();
 }
 
-/** What is issued later is higher, as far as one call ended before the other began; and nothing is issued twice. */
+/** Later numbers are higher, as far as one call ended before the other began; and no number is issued twice. */
 function assertOrder(calls: Call[]): void {
   const all = calls.flatMap((call) => call.numbers);
   assert.equal(new Set(all).size, all.length, 'no number is issued twice');
@@ -174,7 +174,7 @@ test('W1: never twice and always higher, over a Redis killed, flushed, brought b
   assert.equal((await counterOf(world)).last, highest);
 });
 
-test('W1: a process that still draws in the old Redis gets numbers that nobody else gets', {
+test('W1: a process that still draws in the old Redis gets numbers that no other visitor gets', {
   skip,
 }, async (t) => {
   const world = await setUp(t);
@@ -336,7 +336,7 @@ test('D1: at its next look after a loss the leader has numbers come from Postgre
     const outcomes = await a.room.join(event, 0, newcomers(5));
     const tookMs = systemClock.monotonic() - began;
     assert.equal(numbersOf(outcomes).length, 5, JSON.stringify(outcomes));
-    // One second beside the tick's other on a machine of its own; here other tests run beside.
+    // One second in addition to the tick's other second on a machine without other load; here other tests run at the same time.
     assert.ok(tookMs < 5_000, `${how}: ${tookMs} ms`);
     if (how === 'freeze') redis.thaw();
   }

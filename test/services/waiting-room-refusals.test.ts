@@ -14,7 +14,7 @@ import { testRedis, withoutRedis } from '../support/redis.ts';
 
 const skip = withoutRedis;
 
-/** The messages of an event's leader that somebody would be called for. */
+/** The leader's messages about an event that a person would be called for. */
 function listener(): { log: Logger; warnings: string[] } {
   const warnings: string[] = [];
   const nothing = (): void => {};

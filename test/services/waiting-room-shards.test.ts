@@ -48,7 +48,7 @@ interface Person {
   issuedAt: number;
 }
 
-/** People come for some seconds, many at first; each to the shard of his name. */
+/** Visitors come for some seconds, many at first; each to the shard of their name. */
 async function crowdFor(ms: number, process: QueueProcess, event: number): Promise<Person[]> {
   const people: Person[] = [];
   const end = systemClock.monotonic() + ms;
@@ -136,7 +136,7 @@ for (const [store, servers, skip] of [
   });
 }
 
-test('W1 W3: whoever holds a number of a gap is called when its turn comes, and nobody waits for the others', {
+test('W1 W3: a visitor with a number of a gap is called when its turn comes, and no visitor waits for the others', {
   skip: withoutRedis,
 }, async (t) => {
   const { event, process: one, redis, admission, tick, database } = await setUp(t, 1, 1);
@@ -171,7 +171,7 @@ test('W1 W3: whoever holds a number of a gap is called when its turn comes, and 
   assert.deepEqual([graced.due, graced.came], [6, 1], 'nor do they count as no-shows');
 });
 
-test('W1: a gap that is next is passed although nobody has joined behind it', {
+test('W1: a gap that is next is passed although no visitor has joined behind it', {
   skip: withoutRedis,
 }, async (t) => {
   const { event, process: one, redis, admission, tick } = await setUp(t, 1, 1);

@@ -154,7 +154,7 @@ test('what happens to an order is owed in its own transaction, to those who aske
   );
   assert.ok(!/wanda|boss|@/.test(JSON.stringify([body, refund])), 'nobody is named');
 
-  // What is undone with its transaction is owed to nobody.
+  // An event that is undone with its transaction is owed to no endpoint.
   const client = await database.pool(1).connect();
   await client.query('BEGIN');
   await client.query(`UPDATE events SET phase = 'sold_out' WHERE event_no = $1`, [stage.event]);
@@ -246,7 +246,7 @@ test('D4: killed between delivering and recording it, a repeat carries the same 
   );
 });
 
-test('a receiver that never answers keeps nobody else waiting, and is asked by few at once', async (t) => {
+test('a receiver that never responds delays no other one, and is called by few at once', async (t) => {
   const slow = await startReceiver(t);
   const waiting: ServerResponse[] = [];
   slow.answer = (response) => void waiting.push(response);
