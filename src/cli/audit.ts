@@ -99,7 +99,7 @@ async function audit(
   }
 }
 
-/** "30s", "2m", "500ms"; null: not a time. */
+/** Parses "30s", "2m" or "500ms". Null if the text is not a duration. */
 export function durationMs(text: string): number | null {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m)$/.exec(text);
   return match ? Number(match[1]) * { ms: 1, s: 1_000, m: 60_000 }[match[2] as 'ms' | 's' | 'm'] : null;

@@ -7,7 +7,7 @@ import { importPlan } from '../plans/import-plan.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 
-/** What a first start sells: a stadium of our own, through the same import as everybody's. */
+/** The event of a first start: a stadium of our own, imported like any organiser's plan. */
 export const demoEvent = { event: 'demo', name: 'Demo Night at the Stadium', currency: 'EUR' } as const;
 const actor = 'onsale start';
 /**

@@ -6,7 +6,7 @@ import type { Finding } from './doctor.ts';
 
 const check = 'background';
 
-/** What the processes say about their background work, and what is overdue. */
+/** Checks what the processes report about their background work, and what is overdue. */
 export async function examineBackground(url: string, { clock, log }: Runtime): Promise<Finding[]> {
   const db = createDb({ url, poolSize: 2, clock, log, applicationName: 'onsale doctor' });
   try {

@@ -34,7 +34,7 @@ export async function examinePartitions(ask: Ask, servers: readonly string[]): P
   return [...(await whoDecides(ask, servers)), ...strangers];
 }
 
-/** Who decides about the seats of each event that is not over, by the rows that every process goes by. */
+/** Reports which store decides about the seats of each event that is not over, from the rows that every process reads. */
 async function whoDecides(ask: Ask, servers: readonly string[]): Promise<Finding[]> {
   const { events } = (await ask(
     `SELECT coalesce(json_agg(json_build_object('event', event_id, 'places', places) ORDER BY event_id), '[]') AS events FROM (

@@ -9,7 +9,7 @@ interface KnownKey {
 }
 
 const check = 'ticket key';
-/** Of many keys the newest are shown. */
+/** Shows only the newest keys if there are many. */
 const shownMax = 5;
 
 /** Which key this data folder signs tickets with, and whether the installation knows others. */

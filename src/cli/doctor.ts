@@ -19,7 +19,7 @@ export interface Finding {
   /** `note`: allowed, but worth knowing. */
   state: 'ok' | 'note' | 'wrong';
   detail: string;
-  /** What to do about it. */
+  /** The action that the operator should take. */
   remedy?: string;
 }
 

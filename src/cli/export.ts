@@ -85,7 +85,7 @@ async function writeWhole(
   say: (text: string) => void,
 ): Promise<number> {
   const part = `${out}.part`;
-  // Names and addresses: for nobody else's eyes.
+  // The file holds names and addresses, so only its owner may read it.
   const file = await open(part, 'w', 0o600);
   let said = 0;
   try {
@@ -109,7 +109,7 @@ async function writeWhole(
 const strangeKey = (context: ExportContext): string =>
   `No process of this installation was ever started with ${ticketKeyFiles(context.dataDir()).privateKey}: no gate lets in what it signs. Copy ticket-key.pem of a machine that sells to it.`;
 
-/** Null: there is none, and that was said. A new one would sign codes that no gate knows. */
+/** Null if there is no key; the error was printed. A new key would sign codes that no gate knows. */
 function keyOf(context: ExportContext): TicketKey | null {
   const dataDir = context.dataDir();
   const { privateKey } = ticketKeyFiles(dataDir);

@@ -155,7 +155,7 @@ async function setCommand(
   context.print(flags.json ? JSON.stringify(changed.limits) : limitLines(changed.limits).join('\n'));
 }
 
-/** What is no number is passed on as it is, for the operation to refuse. */
+/** Text that is not a number is passed on unchanged, so that the operation rejects it. */
 function countedFlag(name: CountedLimit, text: string | undefined): Record<string, unknown> {
   if (text === undefined) return {};
   return { [name]: text === 'none' ? null : Number.isNaN(Number(text)) ? text : Number(text) };

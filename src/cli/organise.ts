@@ -22,11 +22,11 @@ import { limitLines } from './limits.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
 import { type PriceFlags, priceHelp, priceListText, readPrices } from './prices.ts';
 
-/** What the commands need from cli.ts. Commands set the exit code through `fail`, never by themselves. */
+/** What the commands need from cli.ts. Commands set the exit code through `fail` only. */
 export interface CliContext {
   /** Opens the database of this installation (the embedded one is started when nothing runs); closed by the caller. */
   openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
-  /** Who holds what, of that database's events; closed by the caller. */
+  /** The arbiter of that database's events. The caller closes it. */
   openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }>;
   /** Names of the Redis servers that are configured here; where none is, the servers may know more: any name is taken. */
   redisServers(): readonly string[];
@@ -39,7 +39,7 @@ export interface CliContext {
   fail(sentence: string): void;
 }
 
-/** Who the audit log names for what is done at the command line. */
+/** The actor in the audit log for actions of the command line. */
 export const cliActor = 'command line';
 
 export function registerOrganiseCommands(program: Command, context: CliContext): void {

@@ -65,7 +65,7 @@ export function readPrices(flags: PriceFlags, currency: string): PricesRead {
   return { kind: 'read', prices, kinds, lockedCategories: flags.locked ?? [] };
 }
 
-/** What seats of an event cost, in the main unit: a sum that was typed in the wrong one is seen. */
+/** The seat prices of an event in the main unit, so that the organiser notices a sum typed in the wrong unit. */
 export function priceListText({ currency, prices, settings }: EventRecord): string {
   const money = (minor: number) => `${decimalOf(minor, currency)} ${currency}`;
   const { kinds = [], lockedCategories = [], seatFee, orderFee } = settings;

@@ -36,7 +36,7 @@ interface Flags {
 
 const listedMax = 1_000;
 
-/** `onsale reconcile`: the provider's payments beside the record, in both directions. */
+/** `onsale reconcile`: compares the provider's payments with the record, in both directions. */
 export function registerReconcileCommand(program: Command, context: ReconcileContext): void {
   const reconcile = program
     .command('reconcile')
@@ -108,7 +108,7 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
 
 const steps = { theirs: 'Theirs', ours: 'Ours', again: 'Found before', done: 'Done' } as const;
 
-/** What is under way, beside what was compared. */
+/** Payments that are under way, listed next to the compared ones. */
 interface UnderWay {
   ambiguous: number;
   refundsAtBank: number;
@@ -196,7 +196,7 @@ async function withDb(context: ReconcileContext, act: (db: Db) => Promise<void>)
   }
 }
 
-/** The configured provider, or the simulator that this installation runs; null: it does not run. */
+/** The configured provider, or the simulator of this installation. Null if it is not running. */
 function providerOf(
   { payments, dataDir }: Config,
   runtime: Runtime,

@@ -26,7 +26,7 @@ import type { Db } from '../postgres/db.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type CliContext, cliActor, withArbiter, withDatabase, withEvent } from './organise.ts';
 
-/** What these commands need besides: a log for what goes wrong. */
+/** The context of these commands, with a log for failures. */
 export type RefundContext = CliContext & { log(): Logger };
 
 interface RefundFlags {

@@ -38,7 +38,7 @@ import { type CliContext, cliActor, withDatabase, withEvent } from './organise.t
 
 export type TicketContext = CliContext & { dataDir(): string };
 
-/** `onsale ticket …`: codes are checked here offline, and at the door with what `export` wrote. */
+/** `onsale ticket …`: checks codes offline, on this machine or at the gate with the files that `export` wrote. */
 export function registerTicketCommands(program: Command, context: TicketContext): void {
   const ticket = program
     .command('ticket')
@@ -185,7 +185,7 @@ function gateListIn(context: TicketContext, file: string): { list: GateList; key
   return undefined;
 }
 
-/** Of these files, or the data folder's. Null: one is missing or no key, and that was said. */
+/** The keys of these files, or of the data folder. Null if a file is missing or holds no key; the error was printed. */
 function keysIn(context: TicketContext, files: readonly string[] | undefined): TicketKeys | null {
   if (files === undefined) {
     const own = storedTicketPublicKey(context.dataDir());
@@ -209,7 +209,7 @@ async function keyringOf({ dataDir, clock }: TicketContext, db: Db): Promise<Tic
   return createTicketKeyring({ db, own: isRecorded ? stored : null, clock });
 }
 
-/** By this machine's clock, which may be wrong: a list from the future is as new as can be. */
+/** The list's age by this machine's clock, which may be wrong. A list dated in the future has age zero. */
 function ageOf(list: GateList, clock: Clock): number {
   return Math.max(0, clock.now() - Date.parse(list.asOf));
 }

@@ -206,7 +206,7 @@ async function rotateCommand(context: WebhookContext, id: string, keep: string):
   });
 }
 
-/** Undefined: none were named. Null: one is none of ours, and that was said. */
+/** Undefined if no event types were named. Null if one is unknown; the error was printed. */
 function happeningsIn(
   context: CliContext,
   named: string[] | undefined,

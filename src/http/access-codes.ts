@@ -10,7 +10,7 @@ import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts'
 import type { ClientAddresses } from './client-address.ts';
 import { visitorCookie } from './visitor.ts';
 
-/** What this request's access code opens. `refused`: why the one that it carries opens nothing. */
+/** What this request's access code opens. `refused` is the reason why its code opens nothing. */
 export interface Opened {
   rights: Rights;
   code: CodeLook | null;
@@ -18,14 +18,14 @@ export interface Opened {
 }
 
 /**
- * Who may buy what only codes open. A browser shows its code once; from then on it carries it in a cookie that we signed. Only
- * showing a code is throttled: what carries an accepted code never is.
+ * Decides who may buy what only access codes open. A browser presents its code once and then carries it in a cookie that we
+ * signed. Only presenting a code is throttled; requests with an accepted code never are.
  */
 export interface AccessCodes {
-  /** Takes a code that somebody typed; refuses one that opens nothing. */
+  /** Accepts a code that a buyer typed. Rejects one that opens nothing. */
   present(request: FastifyRequest, reply: FastifyReply, event: EventRecord, text: string): Promise<CodeLook>;
   drop(reply: FastifyReply, event: EventId): void;
-  /** What the request may buy; asks nobody about events that codes open nothing of. */
+  /** What the request may buy. Reads no store for events where codes open nothing. */
   of(request: FastifyRequest, event: EventRecord): Promise<Opened>;
   /** Refuses what is needed and not opened. */
   demand(opened: Opened, event: EventRecord, needed: Rights): void;
@@ -139,7 +139,7 @@ function sentenceOf(event: EventRecord, { categories, kinds, presale }: Rights):
   return `${[...categories, ...names].join(', ')}: only with an access code.`;
 }
 
-/** Why a code cannot be used, as the buyer is told. */
+/** The problem that the buyer sees if a code cannot be used. */
 export function problemOfCode(why: CodeRefusal, seatsMax?: number | null): Problem {
   const field = '/code';
   switch (why) {

@@ -9,14 +9,14 @@ const tokenLengthMax = 2_000;
 const subjectForm = /^[\x21-\x7e]{1,200}$/;
 
 export interface AccountTokens {
-  /** The holder that the token names for this event; null: it is forged, over, or another event's. */
+  /** The holder that the token names for this event. Null if the token is forged, expired, or of another event. */
   read(token: string, event: EventId): Holder | null;
 }
 
 /**
- * Who a buyer is, said by the platform that embeds the sale: a JSON Web Token (RFC 7519) of the one kind `HS256`, signed with
- * the secret that both know. It carries `sub` (the account, 1 to 200 printable characters), `aud` (the event's id) and `exp`
- * (seconds, at most a day ahead). Whatever else is in it is not looked at.
+ * Identifies a buyer by a token of the platform that embeds the sale: a JSON Web Token (RFC 7519), algorithm `HS256` only,
+ * signed with the shared secret. Claims: `sub` (the account, 1 to 200 printable characters), `aud` (the event's id) and `exp`
+ * (seconds, at most a day ahead). Other claims are ignored.
  */
 export function createAccountTokens(options: { secret: string; clock: Pick<Clock, 'now'> }): AccountTokens {
   const { secret, clock } = options;

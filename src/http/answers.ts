@@ -62,7 +62,7 @@ export interface HoldAnswerParts {
   house: House;
   receipt: string;
   serverTime: number;
-  /** Of the wish that it came of; a hold itself knows none. */
+  /** The ticket types of the wish that led to the hold. The hold itself does not store them. */
   kinds?: readonly string[];
   best?: { asAsked: boolean; note?: string };
 }
@@ -85,7 +85,7 @@ export function holdAnswer(parts: HoldAnswerParts): HoldAnswer {
   };
 }
 
-/** What the page shows of the payment, from the order's state and what was answered just now. */
+/** What the page shows of the payment, from the order's state and the provider's latest response. */
 export interface PaymentNow {
   waiting?: { url: string } | null;
   underWay?: boolean;

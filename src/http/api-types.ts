@@ -1,4 +1,7 @@
-/** What the routes take and give, as JSON; shared by the server's schemas and the pages. Times are ISO 8601 unless a name ends in Ms. */
+/**
+ * JSON types of the routes' requests and responses, shared by the server's schemas and the pages. Times are ISO 8601 unless a
+ * name ends in Ms.
+ */
 
 import type { OrderState } from '../core/order.ts';
 
@@ -53,13 +56,13 @@ export interface SeatInfo {
   fee: number;
 }
 
-/** What an access code opens. */
+/** The areas that an access code opens. */
 export interface CodeAnswer {
   code: string;
   categories: string[];
   kinds: string[];
   presale: boolean;
-  /** Seats of one order; null: no limit of its own. */
+  /** Most seats in one order. Null if the code sets no limit. */
   seatsMax: number | null;
 }
 
@@ -85,9 +88,9 @@ export interface OrderAnswer {
   order: string;
   event: string;
   eventName: string;
-  /** When and where, as its tickets say it; null: not fixed yet. */
+  /** Start of the performance as printed on its tickets. Null if not fixed yet. */
   performanceAt: string | null;
-  /** IANA name: the house's, in which people are told these times. */
+  /** IANA time zone of the venue. Pages show these times in it. */
   timeZone: string;
   venue: string;
   state: OrderState;
@@ -101,9 +104,9 @@ export interface OrderAnswer {
   buyer: { name: string; email: string };
   paymentDeadline: string;
   serverTime: string;
-  /** Its money came too late for its seats: as many that are free near them just now, for as long as nobody takes them. */
+  /** Set if the money came too late for the seats: free seats near them, as many, not reserved. */
   near?: SeatInfo[];
-  /** Of a paid or cancelled order, oldest first: what is given back, and whether it is. */
+  /** Refunds of a paid or cancelled order with their state, oldest first. */
   refunds?: { amount: number; state: 'under_way' | 'done' | 'failed'; createdAt: string }[];
   /** Money that was taken without a sale and given back, oldest first. */
   returned?: { amount: number; at: string }[];

@@ -3,7 +3,7 @@ import type { Clock } from '../runtime/clock.ts';
 
 /** How fast one subject (a visitor, an address range) may try. */
 export interface AttemptPolicy {
-  /** The time that stays free after an attempt that n others came before; the last entry stands for all further ones. */
+  /** Entry n is the wait in ms after an attempt that n others preceded. The last entry applies to all further ones. */
   spacingsMs: readonly number[];
   /** An attempt is forgotten after this long. */
   forgetMs: number;

@@ -11,7 +11,7 @@ import type { Wish } from './seat-wish.ts';
 
 type Loose<Strict extends Wish> = Omit<Strict, 'kinds' | 'categories'> & { categories?: Wish['categories'] };
 type BestWish = Loose<Extract<Wish, { kind: 'best' }>>;
-/** What is wished for, as far as it says where to look; without categories: all that are open to everybody. */
+/** The parts of a wish that say where to look. Without categories, all that are open to everybody are searched. */
 type Wished = BestWish | Loose<Extract<Wish, { kind: 'seats' }>>;
 
 /** Where not to look. */
@@ -22,7 +22,7 @@ export interface Excluded {
   partitions: ReadonlySet<PartitionNo>;
 }
 
-/** What to claim for a wish, and what to say of the seats that came of it. */
+/** The seats to claim for a wish, and what to report about them. */
 export interface Found {
   /** All of the claim's candidates are in it: one store decides about them. */
   partition: PartitionNo;
@@ -33,13 +33,16 @@ export interface Found {
 }
 
 export interface BestSeats {
-  /** From this process's copy of the availability, seconds old: the arbiter decides. Null: nothing is left to try. */
+  /**
+   * Searches this process's copy of the availability, which is seconds old; the arbiter decides. Null if there is nothing left
+   * to try.
+   */
   find(event: EventRecord, house: House, wish: BestWish, excluded: Excluded, attempt: number): Found | null;
-  /** Told of each hold that this process was granted: the published bits learn of it seconds later. */
+  /** Records a hold that this process granted. The published bits include it seconds later. */
   granted(event: EventRecord, seats: readonly SeatNo[]): void;
   /**
-   * Seats to offer to somebody whose named seats were taken: near them, as many, free as far as is known; within one partition
-   * where a hold is to be replaced.
+   * Seats to offer a buyer whose chosen seats were taken: near them, as many, free according to the published bits; in the same
+   * partition if a hold is to be replaced.
    */
   nearest(
     event: EventRecord,
@@ -60,9 +63,9 @@ const notes = {
  * lasts: they share so many searches a wish, each with a spread of its own.
  */
 const searchesPerWish = 32;
-/** A shared search with fewer groups left is made anew, without the seats that went meanwhile. */
+/** A shared search with fewer groups left is repeated without the seats that were taken meanwhile. */
 const groupsLeftMin = 4;
-/** What came of so many refusals is remembered until the next published state. */
+/** The offers for this many rejected claims are kept until the next published state. */
 const offersMax = 1_000;
 /** Each further try looks at so many times as many near equals: our copy of the house may be old by then. */
 const widenBy = 4;
@@ -73,7 +76,7 @@ export function allBut({ partitions }: House, only: PartitionNo): ReadonlySet<Pa
   return new Set(partitions.flatMap(({ partition }) => (partition === only ? [] : [partition])));
 }
 
-/** What this process knows about one published state of an event. */
+/** This process's knowledge about one published state of an event. */
 interface Moment {
   version: string;
   /** Granted by this process since then. */
@@ -131,7 +134,8 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
   }
 
   function momentOf(event: EventRecord): Moment {
-    // By version, not by content: seats that went and came back between two publishings are free again with the second.
+    // Compares versions instead of contents, because seats that were taken and released between two publications are free
+    // again.
     const version = String(published.get(event.event, 'availability')?.version);
     let moment = moments.get(event.eventNo);
     if (moment?.version !== version) {

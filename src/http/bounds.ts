@@ -10,8 +10,8 @@ import { createPace } from './pace.ts';
 export type Bounds = ReturnType<typeof createBounds>;
 
 /**
- * What one browser or one address range may ask for, where the event bounds it (docs/operating/limits.md). Rates are counted in
- * this process's memory; the quota of an address range is decided by the arbiter.
+ * Limits the requests of one browser or one address range, if the event sets such bounds (docs/operating/limits.md). Rates are
+ * counted in this process's memory; the arbiter decides about the quota of an address range.
  */
 export function createBounds(
   deps: Pick<HttpDeps, 'clock' | 'clients' | 'credentials' | 'cooldowns' | 'isExcepted'>,
@@ -40,7 +40,7 @@ export function createBounds(
       if (!claimsPerMinute) return;
       take('too_many_claims', `${what}/${event.eventNo}/${visitor}`, claimsPerMinute, visitor);
     },
-    /** Null: the event does not count by address, or the address says nothing about the client. */
+    /** Null if the event does not count by address, or the address does not identify the client. */
     addressOf(request: FastifyRequest, event: EventRecord): AddressQuota | null {
       const { settings, eventNo } = event;
       const range = settings.addressSeatsMax ? clients.of(request)?.range : undefined;

@@ -10,7 +10,7 @@ const emailForm =
 /** Control characters and line ends; joiners, which some scripts need, are allowed. */
 const control = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
-/** The buyer as the order keeps him, and the account that limits count by: the normalised address. */
+/** The buyer as the order stores them, and the account that limits count by, which is the normalised address. */
 export function buyerOf(given: { name: string; email: string }): {
   buyer: { name: string; email: string };
   account: string;

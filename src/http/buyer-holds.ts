@@ -97,7 +97,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
       const holder = holderOf(deps, event, visitor, request.body.account);
       const { cooldown } = event.settings;
-      // What is held is exchanged within its own lease: that is no new hold.
+      // A replacement keeps the lease of the hold that it replaces, so it does not count as a new hold.
       if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, holder, idIn });
       let address = bounds.addressOf(request, event);
       const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
@@ -122,8 +122,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           time.seen(command, outcome);
           if (outcome.kind !== 'too_late') return outcome;
           if (command.notAfter === pass.expiresAt) throw problem('pass_expired');
-          // It stood in our own queue for too long, and nothing was granted. Its buyer still waits: once more, however long it
-          // takes, so that a loser is told who has the seats, not that we are busy.
+          // The claim waited too long in our own queue and nothing was granted. If its buyer is still connected, the claim is
+          // made again
+          // without a time limit, so that the response names the taken seats instead of "busy".
           if (request.raw.socket.destroyed) return outcome;
         }
       };
@@ -292,7 +293,7 @@ function holderOf(
   return account;
 }
 
-/** Whoever let holds end unpaid again and again waits; a repeat of a claim that was granted is answered all the same. */
+/** Visitors who repeatedly let holds end unpaid must wait. The repeat of a granted claim still gets its result. */
 async function refuseCooling(
   { cooldowns, arbiter }: HttpDeps,
   claim: {
@@ -317,7 +318,7 @@ async function refuseCooling(
   });
 }
 
-/** The partition of a hold that is to be replaced; null: the id is none of this visitor's, as the arbiter will say. */
+/** The partition of the hold to replace. Null if the id is not this visitor's; the arbiter reports that. */
 function heldPartition(
   { credentials }: HttpDeps,
   event: EventRecord,
@@ -338,7 +339,7 @@ interface Mine {
   visitor: Visitor;
 }
 
-/** Somebody else's hold, and one that never was, do not exist for this visitor: its id tells. */
+/** Returns null for another visitor's hold and for one that never existed. The id names its visitor. */
 async function locateMine(deps: HttpDeps, visitor: Visitor | null, id: string): Promise<Mine> {
   const place = visitor && uuidForm.test(id) ? deps.credentials.holdPlaceOf(id, visitor) : null;
   // Postgres counts events with 31 bits: a stray id may decode to more.

@@ -132,7 +132,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         orderFee,
         accessCode,
         currency: event.currency,
-        // An account that was proved before holding counts; an address is only what somebody typed.
+        // An account that was verified before the hold takes precedence. An address is only what the buyer typed.
         account: hold.holder === hold.visitor ? account : hold.holder,
         buyer,
       });
@@ -261,12 +261,12 @@ export function registerOrders(app: App, deps: HttpDeps): void {
   );
 }
 
-/** What buyers get back and whether they have it. One that failed is still owed, and is the organiser's to send again. */
+/** The buyer's refunds and their state. A failed refund is still owed, and the organiser has to send it again. */
 async function refundsIn(deps: HttpDeps, { order, state }: Order): Promise<Pick<OrderAnswer, 'refunds'>> {
   if (state !== 'paid' && state !== 'cancelled') return {};
   const decided = await deps.refundsOf(order);
   const made = decided.filter(({ amount }) => amount > 0);
-  // What came back without us: refunds that were made at the provider, and what the buyer's own bank gave back for good.
+  // Money returned by others: refunds made at the provider, and final chargebacks of the buyer's bank.
   const reversed = (await deps.reversalsOf(order)).filter(({ state }) =>
     ['pending', 'done', 'lost'].includes(state),
   );
@@ -316,7 +316,7 @@ async function ticketAnswers(deps: HttpDeps, order: Order) {
   );
 }
 
-/** The hold's seats at the prices of the kinds that the buyer chose; those that he does not name are full. */
+/** The hold's seats at the prices of the chosen ticket types. Seats without a choice have the full price. */
 function chosenLines(
   { seats: chosen = [] }: { seats?: { seat: number | string; kind: string }[] },
   event: EventRecord,

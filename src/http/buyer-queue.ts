@@ -48,7 +48,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       }
       const kept = visitors.ticketOf(request);
       const read = kept ? credentials.readTicket(kept, { event: event.eventNo, visitor }) : null;
-      // The place is the signed number itself: whoever brings it needs no store.
+      // The signed number is the place in the queue, so no store is needed to return it.
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
       if (event.presale && allows(event.phase, 'join')) {

@@ -28,12 +28,12 @@ export interface HttpDeps {
   log: Logger;
   /** The address that buyers see, without a final slash; known once the server listens. */
   publicUrl: () => string;
-  /** IANA name: the house's, in which people are told when its events are. */
+  /** IANA time zone of the venue, in which pages and mails show the event's times. */
   timeZone: string;
   trustProxy: false | number | string[];
   /** The addresses of clients, for throttles and bounds by address. */
   clients: ClientAddresses;
-  /** Folder of the built pages; null: none are served. */
+  /** Folder of the built pages. Null if this process serves none. */
   webDir: string | null;
   /** Origins of the payment script and of what it talks to, for the content security policy. */
   paymentOrigins: { script: string[]; connect: string[]; frame: string[] };
@@ -46,26 +46,26 @@ export interface HttpDeps {
   arbiter: Arbiter;
   checkout: Checkout;
   provider: Pick<PaymentProvider, 'parseWebhook'>;
-  /** Of an unpaid order, oldest first: what its page shows of the payment. */
+  /** Money operations of an unpaid order, oldest first, for its payment page. */
   operations: (order: OrderId) => Promise<MoneyOperation[]>;
-  /** Of a paid or cancelled order, oldest first. */
+  /** Reversals of a paid or cancelled order, oldest first. */
   reversalsOf: (order: OrderId) => Promise<Pick<Reversal, 'kind' | 'amount' | 'state' | 'createdAt'>[]>;
   refundsOf: (order: OrderId) => Promise<Pick<Refund, 'amount' | 'state' | 'createdAt'>[]>;
   /** Money that was taken for an order without a sale and given back, oldest first. */
   returnedOf: (order: OrderId) => Promise<Pick<MoneyReturned, 'amount' | 'at'>[]>;
   /** Tickets of a paid order, with what the scanner reads. */
   tickets: (order: { eventNo: EventNo; order: OrderId }) => Promise<IssuedTicket[]>;
-  /** Who a buyer is, by the platform that embeds the sale; absent: no event can ask for an account. */
+  /** Reads account tokens of the platform that embeds the sale. Undefined means that no event can require an account. */
   accountTokens?: AccountTokens;
-  /** What only holders of an access code may buy, and before the others. */
+  /** Access codes: what only their holders may buy, or may buy first. */
   accessCodes: AccessCodes;
-  /** Who waits before the next hold, where an event asks for that; absent: nobody. */
+  /** Cooldowns after repeated unpaid holds. Undefined if disabled. */
   cooldowns?: Cooldowns;
-  /** Whether the organiser has lifted the limits for one buyer. Absent: for nobody. */
+  /** Whether the organiser has lifted the limits for this buyer. Undefined means that limits apply to all. */
   isExcepted?: (event: EventNo, holder: Holder, visitor: Visitor) => Promise<boolean>;
   /** Watches how fast the purchase path answers. */
   pathMeter?: PathMeter;
-  /** What selling needs, each with a sentence when it does not answer. */
+  /** The services that selling needs, each with a sentence if it does not respond. */
   ready: () => Promise<Readiness>;
 }
 

@@ -1,6 +1,6 @@
 import { type Code, problemCodes } from '../core/problems.ts';
 
-/** What the `type` of each problem leads to. */
+/** The page that the `type` URL of each problem links to. */
 export function errorsPage(): string {
   const rows = Object.entries<Code>(problemCodes).map(
     ([code, { status, title, advice }]) =>

@@ -35,7 +35,7 @@ export function sendProblem(
     .send(JSON.stringify(problemDocument(code, options)));
 }
 
-/** What fastify and node refuse before a handler runs. */
+/** Errors that fastify and node raise before a handler runs. */
 const frameworkCodes: Record<string, ProblemCode> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
@@ -74,7 +74,7 @@ export function answerOf(error: unknown): { code: ProblemCode; options: ProblemO
 
 const lineWords = 'has to be one line of text: no line ends, no control characters, not only blanks';
 
-/** The values that a field may have, where it is one of a few; null: it is not. */
+/** The allowed values of a field with an enumeration. Null for other fields. */
 function choiceWords(validation: NonNullable<FastifyError['validation']>): string | null {
   const [first] = validation;
   if (first?.keyword !== 'const' && first?.keyword !== 'enum') return null;

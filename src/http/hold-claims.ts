@@ -8,7 +8,7 @@ import { allBut, type BestSeats, type Found } from './best-seats.ts';
 import type { HttpDeps } from './deps.ts';
 import { acrossHeld, partitionOfSeats, sectionPartition, type Wish } from './seat-wish.ts';
 
-/** Best available: how often candidates are drawn anew when all of them were gone. */
+/** Best available: how often new candidates are drawn if all of the previous ones were taken. */
 const bestTriesMax = 4;
 
 export interface WishedClaim {
@@ -16,7 +16,7 @@ export interface WishedClaim {
   house: House;
   wish: Wish;
   visitor: Visitor;
-  /** The partition of the hold to be replaced, the only one that the new one can be in; null: none is replaced. */
+  /** The partition of the hold to replace; the new hold has to be in the same one. Null if none is replaced. */
   held: PartitionNo | null;
   /** The wish's hold id in that partition. */
   idIn(partition: PartitionNo): HoldId;
@@ -44,11 +44,11 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
     let away: HoldOutcome | null = null;
     for (let tries = 1; ; ) {
       const found = best.find(event, house, wish, { seats: gone, partitions: left }, tries);
-      // Of a store that does not answer nobody knows whether it has seats left.
+      // A store that does not respond may still have seats, so the outcome is not "taken".
       if (!found) return { outcome: away ?? (await repeatedOrTaken(wished)) };
       const outcome = await claim(found.partition, found.claim);
       if (outcome.kind === 'retry' && house.partitions.length > 1) {
-        // Other sections are offered to somebody who asked for one only when that one is known to be full.
+        // A buyer who asked for one section gets offers from others only if that section is known to be full.
         if (found.partition === (asked ?? held)) return { outcome };
         away = outcome;
         left.add(found.partition);
@@ -61,8 +61,8 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
   }
 
   /**
-   * Where the best may be found in several partitions, a repeat has to go to the one where its first claim was granted, which
-   * then answers the same hold, or that the request was another one.
+   * If the best seats may be in several partitions, a repeat must reach the partition that granted its first claim. That
+   * partition returns the same hold, or reports that the request differs.
    */
   async function claimBestAnywhere(wished: WishedClaim): Promise<Claimed> {
     const id = wished.idIn(0);
@@ -84,7 +84,7 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
     const found = await Promise.all(
       house.partitions.map(({ partition }) =>
         arbiter.find(event.eventNo, partition, idIn(partition)).catch((error: unknown) => {
-          // A store that is away keeps nobody from buying elsewhere.
+          // An unreachable store must not prevent buying in other partitions.
           if (error instanceof StoreFault && house.partitions.length > 1) return null;
           throw error;
         }),

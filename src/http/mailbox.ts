@@ -59,7 +59,8 @@ export function registerMailbox(
 
   app.get('/dev/mail/:mail/html', { schema: { ...schema, params: MailParams } }, async (request, reply) => {
     const mail = await found(db, request.params.mail);
-    // Whatever the mail holds: no script, no form, nothing fetched, an origin of its own. Links open beside it.
+    // Mail content may contain anything, so it runs no script, sends no form, fetches nothing and has its own origin. Links
+    // open in a new tab.
     reply.header(
       'content-security-policy',
       "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'",

@@ -14,7 +14,7 @@ export interface MyOrderDeps {
   checkout: Pick<Checkout, 'find'>;
 }
 
-/** The order, for its visitor's browser or for whoever has its secret; for others it does not exist. */
+/** Finds the order for its visitor's browser or for a request with its secret. Others get "not found". */
 export function createMyOrder(deps: MyOrderDeps) {
   const { credentials, checkout } = deps;
   const visitors = createVisitors(deps);

@@ -20,7 +20,7 @@ const LogQuery = Type.Object({
   ),
 });
 
-/** What operators did: who, when, what, to which event. */
+/** Operator actions: who, when, what, and on which event. */
 export function registerOrganiserAuditLog(
   root: FastifyInstance,
   { db, events }: OrganiserDeps,

@@ -4,7 +4,7 @@ import { degradedParts } from '../health/background-work.ts';
 import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
 
-/** What does not go on as it should, over all processes and events; for signed-in organisers (see `guarding`). */
+/** Overdue background work of all processes and events, for signed-in organisers (see `guarding`). */
 export function registerOrganiserBackground(root: FastifyInstance, { db }: { db: Db }): void {
   root.withTypeProvider<TypeBoxTypeProvider>().get(
     '/api/organiser/background',

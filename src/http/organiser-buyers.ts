@@ -98,7 +98,7 @@ function buyerIn({ buyer, order }: { buyer?: string; order?: string }): BuyerNam
   });
 }
 
-/** The code is part of it, so that nobody can try addresses against what is stored. */
+/** The hash includes the code, so that addresses cannot be tested against the stored hashes. */
 function wishHash(code: string, buyer: BuyerNamed, nameless: boolean): string {
   const text = JSON.stringify([code.toUpperCase().replace(/[^0-9A-Z]/g, ''), buyer, nameless]);
   return createHash('sha256').update(text).digest('base64url');

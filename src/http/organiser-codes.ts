@@ -281,7 +281,9 @@ function canonicalPrefix(text: string): string {
   return code.slice(0, -4);
 }
 
-/** A code opens what is closed: a batch for something that everybody may buy is a mistake that nobody would notice. */
+/**
+ * Codes must open something that is closed. A batch for something that everybody may buy is a mistake that would go unnoticed.
+ */
 function checkOpens(
   event: EventRecord,
   { categories, kinds, presale }: { categories: string[]; kinds: string[]; presale: boolean },

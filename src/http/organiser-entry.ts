@@ -35,7 +35,7 @@ export interface OrganiserEntryDeps {
 const security = [{ organiser: [] }];
 const tags = ['organiser'];
 const codeLengthMax = 1_000;
-/** Of `entryBounds.scansMax` scans as they come: a code of ours has 149 characters. */
+/** Fits `entryBounds.scansMax` scans. One of our codes has 149 characters. */
 const scansBytesMax = 512 * 1024;
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 
@@ -102,7 +102,7 @@ const ScansBody = Type.Object(
 
 type Require = (request: FastifyRequest) => Promise<string>;
 
-/** At the door: codes are checked and their first use marked; and what a gate without a network takes with it. */
+/** Check-in at the gate: verifies codes, marks their first use, and exports what an offline gate needs. */
 export function registerOrganiserEntry(
   root: FastifyInstance,
   deps: OrganiserEntryDeps,
@@ -134,7 +134,7 @@ export function registerOrganiserEntry(
       const { code, event: wanted, gate = null, scan = null } = request.body;
       const here = wanted === undefined ? null : await eventOf(wanted);
       const read = await ticketKeys.verify(code);
-      // For whoever stands at the door all of them are the same: a code that we did not issue.
+      // All codes that we did not issue look the same to the person at the gate.
       if (read.kind !== 'valid') return { result: 'forged', why: read.kind };
       const its = await events.findByNo(read.code.event);
       if (here && here.eventNo !== read.code.event) {
@@ -228,7 +228,7 @@ const nobodyThen =
 type App = ReturnType<typeof withTypes>;
 const withTypes = (root: FastifyInstance) => root.withTypeProvider<TypeBoxTypeProvider>();
 
-/** What the door learns late: a check-in that was a mistake, and scans of gates that had no network. */
+/** Late corrections: a check-in made by mistake, and scans of gates that were offline. */
 function registerCorrections(
   app: App,
   deps: OrganiserEntryDeps & { eventOf(id: string): Promise<EventRecord> },
@@ -341,7 +341,7 @@ function resultOf(outcome: CheckInOutcome) {
   return { result: kind, ...again, at: iso(at), gate, kind: ticketKind };
 }
 
-/** Where the ticket's holder sits: by the event's plan, so that the door can help. Never who he is. */
+/** Where the ticket's seat is in the event's plan, so that gate staff can help. Never includes who the holder is. */
 async function ticketView(events: OrganiserEntryDeps['events'], event: EventRecord, code: TicketCode) {
   const house = await events.house(event);
   return {

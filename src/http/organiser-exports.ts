@@ -176,7 +176,7 @@ async function openSpool(folder: string, random: Random): Promise<FileHandle> {
   return handle;
 }
 
-/** Answers how many bytes were written; closes the file when it could not be. */
+/** Returns the number of bytes written. Closes the file if writing failed. */
 async function fill(
   spool: FileHandle,
   run: (write: (text: string) => Promise<void>) => Promise<unknown>,

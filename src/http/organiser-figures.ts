@@ -9,7 +9,7 @@ import { iso } from './answers.ts';
 
 const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 
-/** What was sold, and what became of the money; for signed-in organisers (see `guarding`). */
+/** Sales figures and the state of the money, for signed-in organisers (see `guarding`). */
 export function registerOrganiserFigures(
   root: FastifyInstance,
   { db, events }: { db: Db; events: Pick<Events, 'find'> },

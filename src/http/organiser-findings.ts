@@ -20,7 +20,7 @@ const findingsMax = 1_000;
 const security = [{ organiser: [] }];
 const tags = ['organiser'];
 
-/** What the comparison with the payment provider found. */
+/** Findings of the comparison with the payment provider. */
 export function registerFindings(
   root: FastifyInstance,
   { db }: OrganiserDeps,

@@ -161,7 +161,7 @@ function registerRefunds(root: FastifyInstance, deps: OrganiserRefundsDeps, requ
       const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
       return {
         ...orderView(order),
-        // A ticket of a cancelled event lets nobody in, also before the run of refunds has come to its order.
+        // A ticket of a cancelled event is not valid, even before the refund run has reached its order.
         tickets: tickets.map(({ valid, ...ticket }) => ({
           ...ticket,
           valid: valid && event?.phase !== 'cancelled',

@@ -22,7 +22,7 @@ export interface OrganiserSessions {
   register(app: FastifyInstance): Promise<void>;
   /** The signed-in organiser's e-mail, or a 401. */
   require(request: FastifyRequest): Promise<string>;
-  /** The group's routes below /api/organiser answer nobody else, before they look at anything else of the request. */
+  /** Routes of the group below /api/organiser require a signed-in organiser before they read anything else of the request. */
   guarding(group: RouteGroup): RouteGroup;
 }
 
@@ -185,7 +185,7 @@ function tokenOf(request: FastifyRequest): string | undefined {
   return request.cookies[cookieName];
 }
 
-/** What the database keeps of a secret. */
+/** The database stores this hash instead of the secret. */
 const hashOf = (secret: string): string => digest(secret).toString('base64url');
 
 function digest(text: string): Buffer {

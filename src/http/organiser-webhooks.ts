@@ -90,7 +90,7 @@ const RotateBody = Type.Object(
 
 type Require = (request: FastifyRequest) => Promise<string>;
 
-/** Endpoints that are told what happens, their secrets, and the log of what was sent to them. */
+/** Webhook endpoints, their secrets, and the log of deliveries. */
 export function registerOrganiserWebhooks(
   root: FastifyInstance,
   deps: OrganiserWebhooksDeps,

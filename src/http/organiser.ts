@@ -49,11 +49,11 @@ export interface OrganiserDeps {
   https: boolean;
   /** The published object of that name, for the counts. */
   published: (event: string, name: string) => SharedBytes | null;
-  /** Blocks are claims like any other, and the arbiter is told what was decided. */
+  /** Blocks are claims like any other, and the arbiter receives sale decisions. */
   arbiter: Arbiter;
-  /** Names of the configured Redis servers that an event's partitions may be pinned to; absent: any name is taken. */
+  /** Names of the configured Redis servers that partitions may be pinned to. Undefined means that any name is accepted. */
   redisServers?: readonly string[];
-  /** Absent: no event can ask for an account before seats are held. */
+  /** Undefined means that no event can require an account before seats are held. */
   accountTokens?: AccountTokens;
 }
 

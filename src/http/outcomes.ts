@@ -36,7 +36,7 @@ type Refused<Outcome extends { kind: string }, Kind extends Outcome['kind']> = E
 /** When seats of an address become free is not known: most holds are paid or given back within minutes. */
 const addressRetryMs = 30_000;
 
-/** `hold_exists` and `taken` are answered by the route, which has the hold and the house at hand. */
+/** The route itself handles `hold_exists` and `taken`, because it has the hold and the house. */
 export function problemOfHold(
   outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
   opensAt: number | null,
@@ -78,7 +78,7 @@ export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 
   }
 }
 
-/** Null: given back, now or before. `bound` is for the route, which asks the checkout. */
+/** Null if the hold is released, now or before. The route handles `bound`, which needs the checkout. */
 export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): Problem | null {
   switch (outcome.kind) {
     case 'released':
@@ -142,7 +142,7 @@ function problemOfLimit(
   }
 }
 
-/** What the buyer may be told, and what helps. */
+/** What the buyer reads about a decline, and what helps. */
 export const declineTexts: Record<DeclineCode, string> = {
   declined: 'The bank declined the card. Nothing was charged. Try another card or ask your bank.',
   insufficient_funds: 'The card has not enough funds. Nothing was charged. Try another card.',

@@ -9,9 +9,9 @@ import type { Clock } from '../runtime/clock.ts';
 import { createThread, ThreadBusy, ThreadEnded } from '../runtime/thread.ts';
 
 /**
- * What the organiser does with whole seating plans, in a thread of its own with a database connection of its own: a plan of
- * 200,000 seats takes seconds of computing, and this process has buyers to answer. One request runs at a time; a few wait, and
- * more are refused with `busy`.
+ * Runs the organiser's work with whole seating plans in its own thread with its own database connection, because a plan of
+ * 200,000 seats takes seconds of computing and this process serves buyers. One request runs at a time, a few wait, and
+ * more are rejected with `busy`.
  */
 export interface PlanDesk {
   importPlan(command: ImportCommand, onProgress?: (step: ImportProgress) => void): Promise<ImportAnswer>;
@@ -54,7 +54,7 @@ export interface PlanThreadData {
 const waitingMax = 4;
 /** Far more than the largest plan takes on a busy machine. */
 const answerMaxMs = 3 * 60_000;
-/** Of the JavaScript heap: a hostile file ends the thread, not the process. */
+/** Limits the thread's JavaScript heap, so that a hostile file ends the thread instead of the process. */
 const heapMegabytes = 2_048;
 
 export function createPlanDesk(options: PlanThreadData & { clock: Clock }): PlanDesk {

@@ -25,7 +25,7 @@ export const ProblemSchema = Type.Object(
 export const problemResponses = { '4xx': ProblemSchema, '5xx': ProblemSchema } as const;
 
 export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
-/** A line that somebody can read: no line ends or other control characters, and not only blanks. Characters, not bytes. */
+/** A readable line: no line breaks or other control characters, and not only blanks. The length is in characters, not bytes. */
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
 

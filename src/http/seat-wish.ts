@@ -8,7 +8,7 @@ import type { EventRecord } from '../orders/record.ts';
 import { linesOf, seatInfos } from './answers.ts';
 import type { SeatInfo } from './api-types.ts';
 
-/** What a buyer asks for, checked against the house. */
+/** A buyer's request for seats, checked against the house. */
 export type Wish = WishTerms &
   (
     | { kind: 'seats'; seats: SeatNo[] }
@@ -16,7 +16,7 @@ export type Wish = WishTerms &
   );
 
 export interface WishTerms {
-  /** Of each seat of the hold, by ascending seat number. */
+  /** Ticket type of each seat of the hold, by ascending seat number. */
   kinds: string[];
   /** Categories that may be taken or offered: sold to all of these kinds, and open to this buyer. */
   categories: readonly string[];
@@ -110,7 +110,7 @@ export function checkKind(
   throw problem('invalid_field', { field, detail: `Sold here: ${sold.map((id) => `"${id}"`).join(', ')}.` });
 }
 
-/** What an access code has to open for this wish. */
+/** The rights that an access code must give for this wish. */
 export function rightsOfWish(wish: Wish, event: EventRecord, house: House): Rights {
   const presale = event.presale === true;
   if (wish.kind === 'seats') {
@@ -182,7 +182,7 @@ export function partitionOfSeats(
   });
 }
 
-/** What is to be replaced and what is asked for cannot be one hold, nor be exchanged in one step. */
+/** The problem if the held seats and the requested ones are in different partitions and so cannot be exchanged in one step. */
 export function acrossHeld(held: PartitionNo, parts: { partition: PartitionNo; seats: SeatInfo[] }[] = []) {
   return problem('across_partitions', {
     detail:
@@ -191,7 +191,7 @@ export function acrossHeld(held: PartitionNo, parts: { partition: PartitionNo; s
   });
 }
 
-/** The partition of the section that is asked for; null: none is. */
+/** The partition of the requested section. Null if the wish names none. */
 export function sectionPartition(wish: Wish, house: House): PartitionNo | null {
   if (wish.kind !== 'best' || wish.section === undefined) return null;
   const section = house.layout.sections.find(({ id }) => id === wish.section);
@@ -207,7 +207,7 @@ export function seatsOf(section: LayoutSection): SeatNo[] {
   return section.seats.flatMap(([first, count]) => Array.from({ length: count }, (_, i) => first + i));
 }
 
-/** What makes a repeat the same request: the wish, not the pass nor the order in which seats were named. */
+/** Identifies a repeat of the same request: hashes the wish, but neither the pass nor the order in which seats were named. */
 export function requestHash(wish: Wish, replaces: string | undefined): string {
   const asked =
     wish.kind === 'seats'

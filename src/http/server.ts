@@ -180,7 +180,7 @@ async function describe(app: App, deps: HttpDeps): Promise<void> {
   deps.log.debug('routes described');
 }
 
-/** What node's parser refuses never becomes a request: the answer is written by hand. */
+/** Requests that node's parser rejects never reach fastify, so this writes the response to the socket. */
 function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

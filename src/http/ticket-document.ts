@@ -7,7 +7,7 @@ import { OrderParams, problemResponses } from './schemas.ts';
 import type { App } from './server.ts';
 
 export interface TicketDocumentDeps extends MyOrderDeps {
-  /** The order's valid tickets as PDF, one page each; null: it has none. */
+  /** The order's valid tickets as PDF, one page each. Null if it has none. */
   ticketDocument(order: Order, size: 'a4' | 'phone'): Promise<Uint8Array | null>;
 }
 

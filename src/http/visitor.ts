@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { EventId, Visitor } from '../core/hold.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 
-/** The browser's secret: whoever has it is the visitor. */
+/** Cookie with the browser's secret. Whichever browser has it is the visitor. */
 export const visitorCookie = 'onsale_visitor';
 /** As long as browsers keep a cookie at most. Seconds. */
 const visitorMaxAge = 400 * 24 * 3600;
@@ -24,7 +24,7 @@ export function createVisitors({ credentials, publicUrl }: VisitorDeps) {
   });
 
   return {
-    /** Null: no cookie, or none of ours. */
+    /** Null if there is no cookie, or one that we did not set. */
     of(request: FastifyRequest): Visitor | null {
       const secret = request.cookies[visitorCookie];
       return secret ? credentials.visitorOf(secret) : null;
