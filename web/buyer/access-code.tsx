@@ -62,7 +62,7 @@ export async function checkCode(buyer: Buyer): Promise<void> {
   const { store, keep } = buyer;
   const { code, order } = store.get();
   if (!code || order) return;
-  // Once: where nobody can say now, the next step that needs the code will.
+  // Tries once. If the server cannot check the code now, the next step that needs it will.
   const answer = await call<CodeAnswer>(`/api/events/${encodeURIComponent(buyer.eventId)}/code`, {
     method: 'POST',
     body: { code: code.code },

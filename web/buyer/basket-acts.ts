@@ -196,7 +196,7 @@ export async function removeSeat(buyer: Buyer, seat: number): Promise<void> {
   else await holdSeats(buyer, { seats: rest }, hold.hold);
 }
 
-/** From here the seats are the order's. Any repeat answers the same order. */
+/** Binds the seats to the order. Every repeat returns the same order. */
 export async function startOrder(buyer: Buyer, person: { name: string; email: string }): Promise<void> {
   const { store } = buyer;
   const { hold, busy } = store.get();

@@ -52,7 +52,7 @@ export function KindChooser(props: { buyer: Buyer; state: BuyerState; seat: Seat
   );
 }
 
-/** What is asked for at the door, of the kinds that are offered for these seats. */
+/** The proofs that the gate asks for, for the ticket types on offer for these seats. */
 export function KindConditions({ state, seats }: { state: BuyerState; seats: readonly SeatInfo[] }) {
   const event = state.event!;
   const offered = new Set(

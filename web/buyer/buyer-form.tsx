@@ -6,7 +6,7 @@ import type { Buyer, BuyerState } from './session.ts';
 
 const words = texts.payment;
 
-/** Name and e-mail; what is wrong stands at its field, and the focus goes to the first of them. */
+/** Name and e-mail. Each error appears at its field, and the first one gets the focus. */
 export function BuyerForm({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
   const name = useRef<HTMLInputElement>(null);
   const email = useRef<HTMLInputElement>(null);

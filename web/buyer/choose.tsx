@@ -24,7 +24,7 @@ import { type Buyer, type BuyerState, passLeftMs } from './session.ts';
 type Way = 'best' | 'map' | 'list';
 const noSeats: ReadonlySet<number> = new Set();
 
-/** Choosing: best available first, then the map or the list; the choice stays beside them. */
+/** Choosing seats: best available first, then the map or the list. The selection stays visible next to them. */
 export function ChooseView({ buyer, state }: { buyer: Buyer; state: BuyerState }) {
   const event = state.event!;
   const feed = useFeed(buyer.eventId, event.layout);

@@ -8,7 +8,10 @@ import { type Buyer, type Pass, passLeftMs } from './session.ts';
 
 const api = (buyer: Buyer) => `/api/events/${encodeURIComponent(buyer.eventId)}`;
 
-/** The person's act: never done by the page itself. The first answer may only set the cookie; then it is asked once more. */
+/**
+ * Runs on the visitor's click only, never automatically. The first response may only set the cookie; then the request is
+ * repeated.
+ */
 export async function join(buyer: Buyer, again = false): Promise<void> {
   const { store, keep } = buyer;
   if (store.get().busy) return;
@@ -41,8 +44,8 @@ function askForPlace(buyer: Buyer) {
 }
 
 /**
- * Gets the visitor's cookie before the opening, so that joining is one request. Only where joining is not possible yet:
- * elsewhere the same request would draw a number that nobody asked for.
+ * Fetches the visitor's cookie before the opening, so that joining takes one request. Runs only while joining is not possible
+ * yet, because later the same request would draw a number that the visitor did not ask for.
  */
 export async function fetchCookieEarly(buyer: Buyer): Promise<void> {
   const phase = buyer.store.get().status?.phase;
@@ -186,7 +189,7 @@ function nextDelay(buyer: Buyer): number {
   if (stale) return pollDelay(status.poll, minMs * 20, Math.random());
   if (atTheDoor) return Math.max(500, Math.min(Math.max(nextPassTry - Date.now(), 1000), maxMs));
   if (place && !pass) {
-    // A line that stands still may move at any moment; one that is sold out hardly will.
+    // A queue that does not move may move at any moment; one that is sold out hardly will.
     const unknown = status.soldOut ? maxMs * 10 : (maxMs * 10) / 3;
     return pollDelay(status.poll, waitOf(status, place).waitMs ?? unknown, Math.random());
   }

@@ -1,14 +1,14 @@
 import { knownNumbers } from '../../src/core/watermark.ts';
 import type { StatusObject } from '../../src/read-path/published.ts';
 
-/** A visitor's place, as his queue ticket says it. */
+/** A visitor's place, from their queue ticket. */
 export interface Place {
   ticket: string;
   number: number;
   shard: number;
 }
 
-/** What the shared status object and one ticket tell about a wait; all arithmetic is done here, in the browser (W4). */
+/** The state of a wait, computed in the browser from the shared status object and one ticket (W4). */
 export interface Wait {
   /** People between the last one called and ours; 0 when we are next or called. */
   ahead: number;

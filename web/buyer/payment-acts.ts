@@ -3,7 +3,7 @@ import { type Answer, call, persist } from '../shared/api.ts';
 import { lookAgainMs, pauseUnlessSeen } from '../shared/clock.ts';
 import { type Buyer, isBought, isEnded, orderUrl, setOrder } from './session.ts';
 
-/** What the payment routes may answer: an order, with or without the bank's page beside it. */
+/** The payment routes return an order, with the URL of the bank's page if the buyer has to go there. */
 type PaymentBody = OrderAnswer & { action?: { url: string } | null; retryAfterMs?: number };
 
 /** An answer here: the buyer may press the button again, or cancel. */

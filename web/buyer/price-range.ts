@@ -5,8 +5,8 @@ import { call } from '../shared/api.ts';
 type Range = StatusObject['priceRange'];
 
 /**
- * From the cheapest to the dearest that this buyer can have. The shared status says it for those without an access code; what a
- * code opens is known here alone. `left`: seats left by category; null: not known yet.
+ * From the cheapest to the most expensive category that this buyer may buy. The shared status holds it for buyers without an
+ * access code; only the browser knows what its code opens. `left`: free seats by category, null if not known yet.
  */
 export function rangeFor(
   event: Pick<EventObject, 'prices' | 'kinds' | 'currency'>,

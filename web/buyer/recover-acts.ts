@@ -34,7 +34,7 @@ export async function presentReceipt(buyer: Buyer): Promise<boolean> {
       );
       // Given back or exchanged meanwhile, here or in another tab: this receipt is of no hold any more.
       if (keep.read<{ hold: string }>('hold')?.hold !== kept.hold) return store.get().hold !== null;
-      // Nobody can say: the next look at the status begins anew.
+      // The outcome is unknown, so the next status check starts over.
       if (answer.kind === 'lost') return true;
       if (answer.kind === 'problem') {
         if (answer.problem.status >= 500) return true;

@@ -9,7 +9,7 @@ import { totalOf } from './session.ts';
 
 const words = texts.map.selection;
 
-/** The choice so far, beside the map on wide screens, at the lower edge on narrow ones. */
+/** The current selection: next to the map on wide screens, at the lower edge on narrow ones. */
 export function SelectionPanel(props: {
   event: EventObject;
   drawing: Drawing | null;
@@ -17,7 +17,7 @@ export function SelectionPanel(props: {
   busy: boolean;
   /** The choice by the parts of the house that are sold apart. */
   parts: Part[];
-  /** Of another part than the seats that are held and are to be exchanged. */
+  /** True if the selection is in another partition than the held seats that it would replace. */
   away: boolean;
   onPart: (part: Part) => void;
   onRemove: (seat: number) => void;

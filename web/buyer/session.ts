@@ -28,7 +28,7 @@ export interface Pass {
   expiresAt: number;
 }
 
-/** What a buyer wants held: named seats or the best available. */
+/** The seats that a buyer asks for: named ones or the best available. */
 export type Wish =
   | { seats: { seat: number; kind?: string }[] }
   | { best: { quantity: number; category?: string; section?: string } };
@@ -49,7 +49,7 @@ export interface BuyerState {
   hold: HoldAnswer | null;
   /** The kind of ticket chosen for each seat of the hold, by seat number; full for those that are not in it. */
   kinds: Record<number, string>;
-  /** What the access code opens that this browser has shown. */
+  /** The areas that this browser's access code opens. */
   code: CodeAnswer | null;
   /** A code that this browser carried and that opens nothing any more; why, by the API's code. */
   codeOver: { code: string; why: string } | null;
@@ -87,7 +87,7 @@ export interface BuyerState {
   actionUrl: string | null;
 }
 
-/** What all acts of the buyer's page share. */
+/** State and services that all actions of the buyer's page share. */
 export interface Buyer {
   eventId: string;
   store: Store<BuyerState>;
@@ -227,7 +227,7 @@ export function setOrder(buyer: Buyer, order: OrderAnswer | null): void {
   buyer.store.set({ order });
 }
 
-/** Where the tickets of an order are; the secret stands behind the # and so never reaches a server's log. */
+/** URL of an order's tickets. The secret is in the fragment, so it never reaches a server's log. */
 export function orderUrl(buyer: Buyer, order: string): string {
   const kept = buyer.keep.read<{ order: string; secret: string | null }>('order');
   const secret = kept?.order === order ? kept.secret : null;

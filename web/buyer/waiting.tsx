@@ -112,7 +112,7 @@ function StateLine(props: {
   return null;
 }
 
-/** How far the line has come since this place was first seen; the text beside it says the same. */
+/** How far the queue has moved since this place was first shown. The text next to it says the same. */
 function Progress({ number, wait }: { number: number; wait: Wait }) {
   const first = useRef(Math.max(wait.ahead, 1));
   useEffect(() => {

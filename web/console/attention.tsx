@@ -14,7 +14,7 @@ interface Found {
   doubles: number;
 }
 
-/** What the organiser has to see without looking for it, with the way to where it is dealt with. */
+/** Problems that the organiser must notice, each with a link to the place where it is handled. */
 export function Attention({ event, shown }: { event: OrganiserEvent; shown: boolean }) {
   const [found, setFound] = useState<Found | null>(null);
   const [failed, setFailed] = useState(false);

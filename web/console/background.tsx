@@ -19,7 +19,7 @@ export function Background() {
     const load = async () => {
       if (document.hidden) return;
       const answer = await call<{ degraded: Degraded[] }>('/api/organiser/background');
-      // Without an answer the last one stays: other parts of the page say that the server is away.
+      // Without a response the last one stays. Other parts of the page report that the server does not respond.
       if (answer.kind === 'ok') setDegraded(answer.body.degraded);
     };
     void load();

@@ -4,7 +4,7 @@ import { Forget } from './forget.tsx';
 
 const words = consoleTexts.exports;
 
-/** What is about buyers and about no one event: exports over all of them, and deletion. */
+/** Tasks about buyers of all events: exports and deletion. */
 export function Buyers() {
   return (
     <>

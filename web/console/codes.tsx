@@ -22,7 +22,7 @@ interface Batch {
   until: string | null;
 }
 
-/** What only those may buy who were given a code. */
+/** Access codes and the areas that only their holders may buy. */
 export function Codes({ event }: { event: OrganiserEvent }) {
   const [batches, setBatches] = useState<Batch[] | null>(null);
   const [said, setSaid] = useState<Said>(null);
@@ -232,7 +232,7 @@ function bodyOf(form: typeof empty, own: boolean, opens: readonly Openable[]): o
   return codes.length === 0 ? words.wrongCount : { ...common, codes };
 }
 
-/** Null: empty; undefined: no whole number from 1 on. */
+/** Null if empty. Undefined if not a whole number of at least 1. */
 function wholeOf(text: string): number | null | undefined {
   if (text.trim() === '') return null;
   const number = Number(text);

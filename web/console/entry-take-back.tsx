@@ -23,7 +23,7 @@ export function TakeBack(props: {
   event: string;
   /** Named by its time: a repeat after a lost answer takes back no later one. */
   use: { ticket: string; at: string };
-  /** Null: it is left as it is. */
+  /** Null if the check-in is left unchanged. */
   onEnded: (ended: TakenBack | null) => void;
 }) {
   const { id, event, use, onEnded } = props;

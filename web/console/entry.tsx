@@ -10,7 +10,7 @@ import type { EntryPlace, EntrySums, OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.entry;
-/** Whoever stands at the door reads this first. */
+/** Gate staff read this first. */
 const turnedAway = { tone: 'bad' as const, title: words.notIn };
 const codeField = 'entry-code';
 
@@ -22,7 +22,7 @@ type Answer =
   | { result: 'other_event'; eventName: string | null }
   | { result: 'forged' };
 
-/** Who came in, the door by hand (a scanner that types like a keyboard is enough), and what was a mistake there. */
+/** Check-in: how many came in, manual check-in (a scanner that types like a keyboard works too), and corrections. */
 export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean }) {
   const [sums, setSums] = useState<EntrySums | null>(null);
   const [gate, setGate] = useState('');

@@ -19,7 +19,7 @@ import type { OrganiserEvent } from './shapes.ts';
 const words = consoleTexts.events;
 const refreshMs = 3000;
 
-/** Of a draft nothing was sold yet. */
+/** A draft has no sales yet, so its other views are hidden. */
 const ofDrafts: readonly View[] = ['overview', 'limits'];
 
 interface PanelProps {
@@ -128,7 +128,7 @@ function Views(props: Omit<PanelProps, 'id'> & { event: OrganiserEvent; onChange
 function OneView(props: {
   view: View;
   event: OrganiserEvent;
-  /** It is looked at: lists are loaded anew when one comes back to them. */
+  /** True while the view is visible. Lists reload when the organiser returns to them. */
   shown: boolean;
   order: string | null;
   onChanged: () => void;
@@ -140,7 +140,7 @@ function OneView(props: {
         <>
           {event.phase !== 'draft' && <Attention event={event} shown={shown} />}
           <SaleControls
-            // What cancelling the event changed is no change by somebody else.
+            // Remounts after the event was cancelled, so that this change is not reported as another operator's.
             key={String(event.phase === 'cancelled')}
             event={event}
             onChanged={onChanged}

@@ -42,7 +42,7 @@ export function Field(props: {
   );
 }
 
-/** For `ref`: takes the focus when it appears, so that whoever works by keyboard goes on there. */
+/** A `ref` that focuses the node when it appears, so that keyboard users continue there. */
 export function focusOnce(node: HTMLElement | null): void {
   if (node && !node.dataset.shown) {
     node.dataset.shown = 'yes';
@@ -50,10 +50,10 @@ export function focusOnce(node: HTMLElement | null): void {
   }
 }
 
-/** What a request came to: said where it was asked, in a region that is there before. */
+/** The result of a request, shown where it was made, in a live region that exists beforehand. */
 export type Said = {
   tone: 'good' | 'bad' | 'warn';
-  /** Of what went wrong: “That did not work”, unless it is told here. */
+  /** Title of an error. Defaults to “That did not work”. */
   title?: string;
   text: string;
   more?: ComponentChildren;

@@ -7,7 +7,7 @@ import type { OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.figures;
 
-/** What the leader published last, with its age. */
+/** The figures that the leader published last, with their age. */
 export function Figures({ event }: { event: OrganiserEvent }) {
   const now = useServerNow();
   const { counts, status } = event;

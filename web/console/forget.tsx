@@ -15,7 +15,7 @@ interface Asked extends Report {
   confirmation: string;
 }
 
-/** What would happen, a code to be typed, then what was done. */
+/** Shows what would be deleted, asks for a code, then shows what was deleted. */
 export function Forget() {
   const [buyer, setBuyer] = useState('');
   const [nameless, setNameless] = useState(false);
@@ -23,7 +23,7 @@ export function Forget() {
   const [typed, setTyped] = useState('');
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState<Said>(null);
-  /** The question was answered: whoever works by keyboard goes on at the form. */
+  /** After the question is answered, the focus moves to the form for keyboard users. */
   const [again, setAgain] = useState(false);
   const { forget } = words;
 
@@ -115,7 +115,7 @@ function sayDone({ orders, kept }: Report): string {
   return kept.payments.length > 0 ? `${done} ${words.forget.payments(kept.payments.join(', '))}` : done;
 }
 
-/** Each order that keeps him from being forgotten, with why. */
+/** Each order that prevents the deletion, with the reason. */
 function refusedWith(answer: Parameters<typeof refusal>[0]): Said {
   const said = refusal(answer);
   if (said === null || answer.kind !== 'problem') return said;

@@ -24,7 +24,7 @@ type Allowance = OutputOf<typeof endAllowance>;
 
 const minutes = (ms: number) => Math.max(1, Math.round(ms / 60_000));
 
-/** What one buyer may buy, and who is excepted. */
+/** Limits per buyer, and the buyers who are exempt. */
 export function Limits({ event }: { event: OrganiserEvent }) {
   const [answer, setAnswer] = useState<LimitsAnswer | null>(null);
   const [said, setSaid] = useState<Said>(null);
@@ -148,7 +148,7 @@ function textsOf(limits: EventLimits): Record<CountedLimit, string> {
   return texts;
 }
 
-/** Null: no limit; undefined: not a limit at all. */
+/** Null means no limit. Undefined if the text is not a valid limit. */
 function limitIn(name: CountedLimit, text: string): number | null | undefined {
   if (text.trim() === '') return null;
   const value = Number(text);

@@ -13,7 +13,7 @@ export function LongList<T>(props: {
   const { items, keyOf, row } = props;
   const [most, setMost] = useState(atOnce);
   const first = useRef<HTMLLIElement>(null);
-  // Whoever asked for more by keyboard goes on at the first of them.
+  // Moves the focus to the first new entry for keyboard users.
   useEffect(() => {
     if (most > atOnce) first.current?.focus();
   }, [most]);

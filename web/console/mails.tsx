@@ -11,10 +11,10 @@ import { placeOfEvent } from './place.ts';
 import type { MailSheet, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.mails;
-/** Of an order with a mail on its way. */
+/** Refresh interval for an order with a mail under way. */
 const lookEveryMs = 3_000;
 
-/** It is not sent any more, whoever asks. */
+/** Codes that mean that the mail will not be sent any more. */
 const goneCodes = ['mail_not_needed', 'unknown_mail'];
 
 /** Sends one again; says what came of it. */
@@ -106,7 +106,7 @@ export function Mails({ events }: { events: OrganiserEvent[] }) {
   );
 }
 
-/** What an order's buyer was told, or is about to be. */
+/** Mails that the order's buyer received or is about to receive. */
 export function OrderMails({ order, to }: { order: string; to: string }) {
   const [mails, setMails] = useState<MailSheet[] | null>(null);
   const [said, setSaid] = useState<Said>(null);

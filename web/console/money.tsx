@@ -27,7 +27,7 @@ interface Figures {
   owed: number;
 }
 
-/** What was sold, and what became of the money. */
+/** Sales and the state of the money. */
 export function Money({ event }: { event: OrganiserEvent }) {
   const [figures, setFigures] = useState<Figures | null>(null);
   const [said, setSaid] = useState<Said>(null);

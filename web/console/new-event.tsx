@@ -192,7 +192,7 @@ function bodyOf(
     saleEndsAt: instantOf(form.saleEndsAt),
     holdMinutes: Number(form.holdMinutes) || 10,
     holdSeatsMax: Number(form.holdSeatsMax) || 6,
-    // What is left empty starts with the default; the event's page can lift it.
+    // Empty fields start with the default. The event's page can lift the limit.
     ...(form.accountSeatsMax ? { accountSeatsMax: Number(form.accountSeatsMax) } : {}),
     ...(form.instrumentSeatsMax ? { instrumentSeatsMax: Number(form.instrumentSeatsMax) } : {}),
   };

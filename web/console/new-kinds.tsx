@@ -15,7 +15,7 @@ export interface KindDraft {
 
 const kindsMax = 10;
 
-/** Kinds of tickets beside full price, with a price for each category that is sold to them. */
+/** Further ticket types besides full price, with a price for each category in which they are sold. */
 export function KindFields(props: {
   kinds: KindDraft[];
   categories: string[];

@@ -4,16 +4,16 @@ import { useEffect, useState } from 'preact/hooks';
 export const tabs = ['events', 'newEvent', 'plans', 'payments', 'mails', 'buyers', 'webhooks'] as const;
 export type Tab = (typeof tabs)[number];
 
-/** Of one event. */
+/** Views of one event. */
 export const views = ['overview', 'seats', 'limits', 'orders', 'entry', 'exports', 'cancel'] as const;
 export type View = (typeof views)[number];
 
 export interface Place {
   tab: Tab;
-  /** Of the tabs `events` and `payments`; null: all of them. */
+  /** Used by the tabs `events` and `payments`. Null means all events. */
   event: string | null;
   view: View;
-  /** Of the view `orders`: the one that is shown. */
+  /** Used by the view `orders`: the order shown. */
   order: string | null;
 }
 
@@ -27,7 +27,7 @@ const slugs: Record<Tab, string> = {
   webhooks: 'webhooks',
 };
 
-/** What a link to a place names: `#events/my-show/orders`. */
+/** The URL fragment of a place, such as `#events/my-show/orders`. */
 export function hashOf(to: Partial<Place> & { tab: Tab }): string {
   const { tab, event = null, view = 'overview', order = null } = to;
   const parts: string[] = [slugs[tab]];
@@ -43,7 +43,7 @@ export function hashOf(to: Partial<Place> & { tab: Tab }): string {
 export const placeOfEvent = (event: string, view: View, order: string | null = null): string =>
   hashOf({ tab: 'events', event, view, order });
 
-/** Null: no place of this page (`#main` of the link that skips to the content is one). */
+/** Null if the fragment is no place of this page, such as the skip link's `#main`. */
 export function placeOf(hash: string): Place | null {
   const [slug = '', ...rest] = hash.replace(/^#/, '').split('/');
   const tab = slug === '' ? 'events' : tabs.find((one) => slugs[one] === slug);

@@ -20,7 +20,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
   const [report, setReport] = useState<PlanReport | null>(null);
   const [problems, setProblems] = useState<{ list: PlanProblem[]; count: number } | null>(null);
 
-  /** What the dry run showed was read with the old columns. */
+  /** Clears the dry run, because it was read with the old columns. */
   const setMapAnew = (value: string) => {
     setMap(value);
     setReport(null);

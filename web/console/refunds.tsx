@@ -271,7 +271,7 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
   );
 }
 
-/** What the organiser has to see without looking for it. */
+/** Failed refunds, which the organiser must notice. */
 function FailedRefunds({ base, shown }: { base: string; shown: boolean }) {
   const [failed, setFailed] = useState<OrganiserRefund[]>([]);
   const [note, setNote] = useState('');

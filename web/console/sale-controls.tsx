@@ -9,8 +9,8 @@ import type { Controls, OrganiserEvent } from './shapes.ts';
 const words = consoleTexts.control;
 
 /**
- * Phase, message and rate. A change names the version that this screen was opened with; when somebody else was quicker,
- * nothing is saved and both states are shown side by side.
+ * Phase, message and admission rate. A change names the version that this screen was opened with. If another operator has
+ * changed it meanwhile, nothing is saved and both states are shown next to each other.
  */
 export function SaleControls(props: { event: OrganiserEvent; onChanged: () => void }) {
   const { event } = props;

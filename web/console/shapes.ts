@@ -2,7 +2,7 @@ import type { Phase } from '../../src/core/phase.ts';
 import type { PlanProblem, PlanReport } from '../../src/core/plan-report.ts';
 import type { CountsObject, StatusObject } from '../../src/http/api-types.ts';
 
-/** What the organiser's routes answer, as far as this page reads it. */
+/** Responses of the organiser's routes, as far as this page reads them. */
 export interface PlanSummary {
   plan: string;
   name: string;
@@ -55,14 +55,14 @@ export interface OrganiserOrder {
   amount: number;
   currency: string;
   createdAt: string;
-  /** Of one order only. */
+  /** Set for a single order only. */
   tickets?: {
     ticket: string;
     seat: number;
     place: { section: string; row: string; seat: string } | null;
     price: number;
     fee: number;
-    /** At the door. */
+    /** Whether the gate admits the ticket. */
     valid: boolean;
     /** Not refunded yet. */
     refundable: boolean;
@@ -85,12 +85,12 @@ export interface CancellationProgress {
   reason: string;
   perSecond: number;
   currency: string;
-  /** By how they stand. */
+  /** By the refund's state. */
   refunds: Record<string, { refunds: number; amount: number }>;
   closed: number;
   left: number;
   ending: number;
-  /** What keeps the run from ending; `waiting`: how many there are. */
+  /** The orders that keep the run from ending. `waiting` is their number. */
   waitsFor: { order: string; entry: string; why: string; since: string }[];
   waiting: number;
 }
@@ -128,7 +128,7 @@ export interface MailSheet {
   error: string | null;
   createdAt: string;
   copyOf: string | null;
-  /** When it is tried next; null: by itself not again. */
+  /** Time of the next attempt. Null if there is no automatic one. */
   nextAt: string | null;
 }
 

@@ -33,7 +33,7 @@ interface Delivery {
   durationMs: number | null;
 }
 
-/** The addresses that are told what happens, with those that were switched off and why. */
+/** Webhook endpoints, including those that were switched off and why. */
 export function Webhooks({ events }: { events: OrganiserEvent[] }) {
   const [all, setAll] = useState<{ endpoints: Endpoint[]; happenings: string[] } | null>(null);
   const [said, setSaid] = useState<Said>(null);

@@ -21,7 +21,7 @@ const ways: Record<Phase, { leads: 'tickets' | 'again' | 'over'; label: (name: s
   cancelled: { leads: 'over', label: words.cancelled },
 };
 
-/** What the link to an event says; only those that lead to tickets look as if they did. */
+/** Label and style of the link to an event. Only links that lead to tickets look like a button. */
 export function wayTo({ phase, name }: Pick<Listed, 'phase' | 'name'>): { label: string; primary: boolean } {
   const { leads, label } = ways[phase];
   return { label: label(name), primary: leads === 'tickets' };

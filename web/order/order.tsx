@@ -11,7 +11,7 @@ import { Tickets } from './tickets.tsx';
 
 const words = texts.order;
 
-/** What became of an order: each state in words, and the tickets once it is paid. */
+/** The order page: each state in words, and the tickets after payment. */
 export function OrderPage(props: { orderId: string; secret: string | null }) {
   const store = useMemo(
     () => createStore<OrderPageState>({ load: 'loading', order: null, tickets: null, trouble: false }),
@@ -174,7 +174,7 @@ function sayState(order: OrderAnswer): Said {
         ? { title: words.cancelledByYouTitle, text: [words.cancelledByYou], tone: 'warn', link: again }
         : { title: words.voidingTitle, text: [words.voiding], tone: 'bad', link: again };
     case 'closed':
-      // Of an event that does not take place there is nothing to choose again.
+      // An event that was cancelled has no seats to choose again.
       return order.reason === 'event_cancelled'
         ? {
             title: words.eventCancelledTitle,

@@ -67,7 +67,7 @@ export function Tickets(props: {
   );
 }
 
-/** What the seat costs and what its fee adds: the sum is what mail and document call its price. */
+/** The seat's price and its fee. Their sum is the price in the mail and the ticket document. */
 function priceInWords({ price, fee }: TicketsAnswer['tickets'][number]['seat'], currency: string): string {
   return fee > 0 ? words.priceAndFee(money(price, currency), money(fee, currency)) : money(price, currency);
 }

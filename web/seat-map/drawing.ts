@@ -228,7 +228,7 @@ export function insideOutline(x: number, y: number, outline: readonly [number, n
   return inside;
 }
 
-/** Section under a point; null beside all of them. */
+/** The section at a point. Null outside all sections. */
 export function sectionAt(drawing: Drawing, x: number, y: number): DrawnSection | null {
   for (let i = drawing.sections.length - 1; i >= 0; i--) {
     const section = drawing.sections[i]!;

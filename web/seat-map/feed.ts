@@ -5,7 +5,7 @@ import { pause } from '../shared/clock.ts';
 import { createStore, type Store } from '../shared/store.ts';
 import { type Drawing, unpack } from './drawing.ts';
 
-/** What the map knows of the house: the drawing once, counts every 5 s, bits every 2 s for the one section in view. */
+/** The map's data: the drawing once, counts every 5 s, and availability bits every 2 s for the one section in view. */
 export interface House {
   drawing: Drawing | null;
   failed: boolean;
@@ -17,7 +17,7 @@ export interface House {
 
 export interface Feed {
   store: Store<House>;
-  /** Which section is in view; null: none, and no bits are read. */
+  /** Sets the section in view. Null if there is none; then no bits are read. */
   watch(section: string | null): void;
   stop(): void;
 }

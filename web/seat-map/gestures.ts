@@ -1,6 +1,6 @@
 import type { Direction } from './neighbours.ts';
 
-/** What fingers, mouse, wheel and keys ask of the map; positions in CSS pixels within the element. */
+/** Gestures on the map by touch, mouse, wheel and keyboard. Positions are in CSS pixels within the element. */
 export interface Gestures {
   tap(x: number, y: number): void;
   hover(x: number, y: number): void;

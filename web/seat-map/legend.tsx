@@ -5,7 +5,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { flagOf } from './drawing.ts';
 import { type Look, paintSeat, readPalette } from './sprites.ts';
 
-/** Categories with prices, each a switch that shows it alone (so that nobody depends on telling colours apart), and the signs. */
+/** Categories with prices, each a toggle that shows it alone (so that no buyer depends on colours), and the symbols. */
 export function Legend(props: {
   categories: { name: string; color: string }[];
   event: EventObject;

@@ -26,7 +26,7 @@ export function neighbour(
     const ay = y[i]! - y[from]!;
     const ahead = ax * dx + ay * dy;
     const aside = Math.abs(ax * dy - ay * dx);
-    // Within 63 degrees of the arrow: what lies beside is another arrow's.
+    // Considers seats within 63 degrees of the arrow's direction. Seats further aside belong to another arrow.
     if (ahead <= 0 || aside > 2 * ahead) continue;
     const cost = ahead + 2 * aside;
     if (cost < bestCost) {

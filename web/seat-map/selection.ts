@@ -1,7 +1,7 @@
 import type { Drawing, DrawnSection } from './drawing.ts';
 import { isFree } from './feed.ts';
 
-/** What a choice of a seat leads to. A box sold whole goes in and out as a whole. */
+/** The result of a click on a seat. A box that is sold whole is selected and deselected as a whole. */
 export type Toggled =
   | { kind: 'added' | 'removed'; selected: ReadonlySet<number>; seats: number[] }
   | { kind: 'taken' }
@@ -30,7 +30,7 @@ export function toggle(
   return { kind: 'added', selected: next, seats: group };
 }
 
-/** Chosen seats of the watched section that somebody else has got meanwhile. */
+/** Selected seats of the watched section that another buyer has taken meanwhile. */
 export function lostSeats(
   drawing: Drawing,
   section: DrawnSection,

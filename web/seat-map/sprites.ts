@@ -89,7 +89,7 @@ export function paintSeat(
   ctx.globalAlpha = 1;
 }
 
-/** Hollow and crossed: a taken seat is told from a free one without colour. */
+/** Draws taken seats hollow and crossed, so that they differ from free ones without colour. */
 function paintTaken(
   ctx: CanvasRenderingContext2D,
   size: number,

@@ -15,11 +15,11 @@ import {
   zoomAt,
 } from './viewport.ts';
 
-/** What the canvases say to the page around them. */
+/** Events that the canvases report to the page. */
 export interface StageEvents {
   /** A seat was chosen by pointer or keyboard. */
   onSeat(section: DrawnSection, place: number): void;
-  /** Another section is in view; null: the whole house. */
+  /** Called when another section comes into view. Null means the whole house. */
   onSection(section: DrawnSection | null): void;
   /** The keyboard's place has moved. */
   onCursor(section: DrawnSection, place: number | null): void;
@@ -141,7 +141,7 @@ export function createStage(
 
   function enter(section: DrawnSection): void {
     pointing.cursorSection = section;
-    // What the pointer stands on is another thing once the view has moved.
+    // After the view has moved, the pointer is over another thing.
     unhover();
     setActive(section);
     const whole = fit(section.box, scene.size, 28);

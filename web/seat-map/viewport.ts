@@ -1,6 +1,6 @@
 import type { Box } from './drawing.ts';
 
-/** What part of the drawing is on screen: `x`, `y` is its top left corner in drawing units, `scale` CSS pixels a unit. */
+/** The visible part of the drawing: `x`, `y` is its top left corner in drawing units, `scale` is in CSS pixels per unit. */
 export interface Viewport {
   x: number;
   y: number;
@@ -44,7 +44,7 @@ export function panBy(view: Viewport, px: number, py: number): Viewport {
   return { ...view, x: view.x - px / view.scale, y: view.y - py / view.scale };
 }
 
-/** Keeps the middle of the screen over the drawing, so that nobody pans into emptiness. */
+/** Keeps the centre of the screen over the drawing, so that panning never shows only empty space. */
 export function clampTo(view: Viewport, drawing: Size, size: Size): Viewport {
   const halfWidth = size.width / 2 / view.scale;
   const halfHeight = size.height / 2 / view.scale;

@@ -1,7 +1,7 @@
 import type { Problem } from '../../src/http/api-types.ts';
 import { pause, serverClock } from './clock.ts';
 
-/** Every answer of the API is one of these; `lost` means that nobody can say what the server did. */
+/** The result of an API call. `lost` means that it is unknown what the server did. */
 export type Answer<T> =
   | { kind: 'ok'; status: number; body: T }
   | { kind: 'problem'; problem: Problem }
@@ -52,7 +52,7 @@ async function read<T>(response: Response): Promise<Answer<T>> {
   }
 }
 
-/** What a status and a parsed body say. */
+/** Maps a status and a parsed body to a result. */
 export function answerOf<T>(status: number, body: unknown): Answer<T> {
   const serverTime = (body as { serverTime?: string | number } | null)?.serverTime;
   if (serverTime !== undefined) {
@@ -74,7 +74,7 @@ const retryCodes = ['too_many_requests', 'too_many_joins', 'request_timeout'];
 export interface Persistence {
   /** Called on each failed try with the refusal if there was one, and with 0 once an answer came. */
   onTrouble?: (tries: number, problem?: Problem) => void;
-  /** Give up after so many tries; none: never. */
+  /** Gives up after this many tries. Undefined means never. */
   triesMax?: number;
   /** Codes that are an answer here and are not tried again. */
   answers?: string[];

@@ -33,7 +33,7 @@ export function createServerClock(deviceNow: () => number): ServerClock {
 
 export const serverClock = createServerClock(() => Date.now());
 
-/** Re-renders each second while `running`; answers the server's time. */
+/** Re-renders each second while `running`. Returns the server's time. */
 export function useServerNow(running = true): number {
   const [now, setNow] = useState(() => serverClock.now());
   useEffect(() => {

@@ -1,17 +1,19 @@
 import { useLayoutEffect } from 'preact/hooks';
 import { createStore, type Store, useStore } from './store.ts';
 
-/** So long a sentence stands for whoever reads the page by hand; by then it was spoken, and it may not be true any more. Ms. */
+/**
+ * How long a sentence stays for people who read the page by hand, in ms. By then it was spoken, and may not be true any more.
+ */
 const standsMs = 7_000;
 
 export interface Announcer {
   said: Store<{ text: string }>;
   announce(text: string): void;
-  /** What was said is of another view. */
+  /** Clears the sentence of the previous view. */
   hush(): void;
 }
 
-/** `later` runs something after so many ms and answers what calls it off. */
+/** `later` runs a function after the given ms and returns a function that cancels it. */
 export function createAnnouncer(later: (run: () => void, ms: number) => () => void): Announcer {
   const said = createStore({ text: '' });
   let callOff = (): void => {};
@@ -39,12 +41,12 @@ const announcer = createAnnouncer((run, ms) => {
 /** Says a sentence to screen readers, politely: after what they are reading now. */
 export const announce = announcer.announce;
 
-/** What was said in one view does not stand in the next; what the next one says as it appears comes after this. */
+/** Clears a view's sentence when the next view appears. Sentences of the new view come after this. */
 export function useHushBetween(view: string): void {
   useLayoutEffect(() => announcer.hush, [view]);
 }
 
-/** The live region: stands in the page from the start, since a region that appears with its text is often not read. */
+/** The live region. It is in the page from the start, since many screen readers skip a region that appears with its text. */
 export function LiveRegion() {
   const { text } = useStore(announcer.said);
   return (

@@ -14,7 +14,7 @@ export function SeatTable(props: {
   onRemove?: (seat: number) => void;
   /** Where the kind of each ticket can be chosen: the control for one seat, in place of the kind's name. */
   kindOf?: (seat: SeatInfo, where: string) => ComponentChildren;
-  /** What has become of a seat's ticket. */
+  /** A note about the state of the seat's ticket. */
   noteOf?: (seat: number) => string | null;
 }) {
   const { seats, currency } = props;

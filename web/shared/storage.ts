@@ -1,6 +1,6 @@
 /**
- * What a browser keeps for one event, one key a fact, so that two tabs which write different facts never overwrite each
- * other. Storage may be refused (private windows, full): then the facts live as long as the page.
+ * Facts that a browser keeps for one event, one key per fact, so that two tabs that write different facts never overwrite each
+ * other. If storage is not available (private windows, full), the facts live as long as the page.
  */
 export type Fact = 'place' | 'pass' | 'hold' | 'order' | 'code';
 

@@ -2,7 +2,7 @@ import { type Answer, answerOf } from './api.ts';
 
 export interface UploadProgress {
   step: 'uploading' | 'waiting' | 'reading' | 'checking' | 'storing';
-  /** Of the file that has been sent. */
+  /** Percentage of the file that has been sent. */
   percent: number;
 }
 

@@ -23,7 +23,7 @@ export const accessTexts = {
       other:
         'Many wrong codes were entered from your network. Your code is checked again automatically in about # seconds.',
     }),
-  /** By the API's code: why the one that this browser carried opens nothing any more. */
+  /** By the API's code: the reason why this browser's access code opens nothing any more. */
   over: {
     code_used_up: (code: string) => `${code} has been used as often as it may be.`,
     code_ended: (code: string) => `${code} is not valid any more.`,

@@ -49,7 +49,7 @@ export const enMails = {
   gone: 'It was not sent: it is not needed any more, or its buyer was forgotten.',
 };
 
-/** What an event's overview shows first. */
+/** Shown first in an event's overview. */
 export const enAttention = {
   title: 'Needs attention',
   none: 'Nothing: no payment needs a decision, every mail was taken, no ticket was used twice.',

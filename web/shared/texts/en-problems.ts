@@ -8,7 +8,7 @@ function limitText(by: string): (limit: { max: number; used: number }) => string
   };
 }
 
-/** What a person can do, by the API's code. Codes that are not listed show the sentence that the API sent. */
+/** What a person can do, by the API's code. Codes that are not listed show the API's own sentence. */
 export const problemTexts = {
   title: 'That did not work',
   unexpected: 'Something went wrong on our side. Nothing was charged. Try again in a moment.',

@@ -6,7 +6,7 @@ const plurals = new Intl.PluralRules(language);
 
 export const count = (n: number): string => numbers.format(n);
 
-/** The form of a text for `n`, by the language's own rules; `other` stands in for forms that a language does not use. */
+/** The plural form of a text for `n`, by the language's rules. `other` replaces forms that a language does not use. */
 export function plural(
   n: number,
   forms: Partial<Record<Intl.LDMLPluralRule, string>> & { other: string },
@@ -32,7 +32,7 @@ export function money(minor: number, currency: string): string {
   return format.format(decimalOf(minor, currency) as `${number}`);
 }
 
-/** Dates are written as in the mails and on the tickets: a page beside a ticket shall not look like another day. */
+/** Dates have the format of the mails and tickets, so that a page next to a ticket does not seem to show another day. */
 const dateLanguages: Record<Language, string> = { en: 'en-GB' };
 const dateLanguage = dateLanguages[language];
 const hourAndMinute = { hour: '2-digit', minute: '2-digit' } as const;
@@ -83,7 +83,7 @@ export function shortEventTime(at: string | number, timeZone: string): string {
   return written(at, medium, time);
 }
 
-/** By the device's clock, as organisers enter times. */
+/** In the device's time zone, as organisers enter times. */
 export const dateTime = (at: string | number): string => written(at, inZone(undefined).full, deviceTimes);
 /** For tables. */
 export const shortDateTime = (at: string | number): string =>
