@@ -97,7 +97,7 @@ test('the whole journey by touch at 360 px: best available, pay, tickets', { ski
   await payWith(page, cards.good);
   await awaitTickets(page, 3);
   const ticket = (await page.locator('.ticket-text').first().textContent()) ?? '';
-  // By the house's clock and named, wherever the browser is.
+  // In the venue's time zone, which is named, wherever the browser is.
   assert.match(ticket, /The Show\w+day, \d+ \w+ 20\d\d, \d\d:\d\d\sGMT\+5:45Demo Stadium/);
   assert.match(ticket, /€\d+\.\d\d \+ €1\.50 fee/);
   await assertAccessible(page, 'tickets');

@@ -31,8 +31,8 @@ const blocksOfStand = 5;
 const rowsOfBlock = 10;
 
 /**
- * A box office's own list, with what such lists are full of: labels only and no position, a column of its own name for the
- * stand, block numbers and rows that begin anew in every stand, lower rows that are missing, a gap inside a row, lines in
+ * A box office's own list with the usual oddities: labels only and no positions, its own column name for the
+ * stand, block numbers and rows that start again in every stand, lower rows that are missing, a gap inside a row, lines in
  * no order, text beyond ASCII, a byte order mark and CRLF.
  */
 function boxOfficeList(): { text: string; seats: number; sections: number } {

@@ -73,7 +73,7 @@ async function openPage(width = 360): Promise<Page> {
   return page;
 }
 
-/** What the shop's page showed in the end. Locators only: its policy forbids evaluating text. */
+/** The result that the shop's page shows at the end. Uses locators only, because its policy forbids evaluating text. */
 async function resultOf(page: Page): Promise<string> {
   const result = page.locator('#result', { hasText: /\S/ });
   await result.waitFor();

@@ -12,10 +12,10 @@ import { bought, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator } from '../support/simulator.ts';
 import { auditEvent, makeDue, reserved, stageEvent } from '../support/stage.ts';
 
-/** By hand at full size: ONSALE_TEST_CANCEL_TICKETS=50000 node --import tsx --test test/load/cancel-event.test.ts */
+/** Run at full size by hand: ONSALE_TEST_CANCEL_TICKETS=50000 node --import tsx --test test/load/cancel-event.test.ts */
 const tickets = Number(process.env.ONSALE_TEST_CANCEL_TICKETS ?? 300);
 const ticketsPerOrder = 2;
-/** Of requests to the provider, in percent, of each kind. */
+/** Percentage of requests to the provider that each kind of fault strikes. */
 const faultPercent = 8;
 const kills = 4;
 
@@ -109,7 +109,7 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
   async function untilDone(withinMs: number): Promise<void> {
     await until(
       async () => {
-        // What waits for its next look is looked at now: the test is about crashes, not about patience.
+        // Makes everything that waits for its next attempt due now, because the test is about crashes, not about delays.
         await database.query(
           `UPDATE money_operations SET due_at = now() WHERE state = 'unknown' AND claimed_until IS NULL`,
         );

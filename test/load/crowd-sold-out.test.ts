@@ -36,7 +36,7 @@ test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is to
     clock: systemClock,
     random: systemRandom,
     connectionsMax: 100,
-    // Whoever leaves seats behind only lets them lapse; a declined buyer's order would keep them for ten minutes.
+    // Abandoned seats lapse only. A declined buyer's order would keep its seats for ten minutes.
     shares: { abandon: 0.05, decline: 0 },
   });
   t.diagnostic(JSON.stringify({ ...crowd, latency: undefined }));
@@ -69,8 +69,8 @@ test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is to
   assert.equal(numbers.passes, numbers.numbers);
   assert.equal(numbers.issued, buyers, 'one number a person');
 
-  // Who was called before may still come until the leader has seen that nothing is left; from then on nobody gets in: it takes
-  // the event's lock alone, and a pass takes it shared.
+  // Visitors who were called before may still enter until the leader has seen that nothing is left. From then on no visitor
+  // enters, because the leader takes the event's lock exclusively and a pass takes it shared.
   const [late] = await database.query(
     `SELECT count(*)::int AS n FROM passes WHERE event_no = $1 AND issued_at > (
        SELECT max(at) FROM audit_log WHERE event_no = $1 AND action = 'phase' AND detail ->> 'to' = 'sold_out')`,

@@ -25,7 +25,7 @@ const size = (flag: string, otherwise: number): number => {
 const purchases = size('purchases', 200);
 const kills = size('kills', 1);
 
-/** Of all requests, pages and webhooks, the kinds mixed evenly. */
+/** Fraction of all requests, pages and webhooks, with the kinds of faults mixed evenly. */
 const faultRate = 0.05;
 /** P4: from the provider's recovery on. */
 const ambiguousMaxMs = 120_000;
@@ -34,7 +34,7 @@ const buyersAtOnce = 16;
 const delayMs = 9_000;
 /** The provider is away altogether, once a kill. */
 const awayMs = 4_000;
-/** A buyer looks at his page so often, then he leaves. */
+/** A buyer looks at their page this many times, then leaves. */
 const looksMax = 60;
 const lookEveryMs = 500;
 const cardsMax = 3;
@@ -83,7 +83,7 @@ test(`D4 P1 P2 P3 P4 P5 P6 P8: ${purchases} purchases, 5 % faults, ${kills} kill
   const struck = await simulator.struck();
   await simulator.clearFaults();
   const recovered = systemClock.monotonic();
-  // Whoever left his order unpaid has let its deadline pass.
+  // Lets the deadline of every unpaid order pass.
   await database.query(
     `UPDATE orders SET payment_deadline = now() - interval '1 second' WHERE event_no = $1 AND state = 'reserved'`,
     [eventNo],

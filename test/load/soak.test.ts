@@ -33,7 +33,7 @@ test('D4 P8: three processes behind nginx come through faults of their database,
     everyMs: 5_000,
     overMs: 5_000 * (shortFaults.length + 1),
     buyers: 60,
-    // What is unknown of a payment has ended two minutes later (P4); a claim of a process that lost its database lapses first.
+    // An unknown payment ends two minutes later (P4), after the claim of a process that lost its database has expired.
     restWithinMs: 150_000,
     say: (line) => t.diagnostic(line),
   });

@@ -3,7 +3,7 @@ import { askRedis, type RedisProcess } from '../../src/redis/launch.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import type { OnsaleProcess, Stack } from './stack.ts';
 
-/** What happens to an installation on a bad day: each fault is made and ends by itself; nothing of the product is restarted. */
+/** A fault of an installation. Each fault starts and ends without help; no part of the product is restarted. */
 export interface Fault {
   name: string;
   play(stack: Stack): Promise<void>;

@@ -17,7 +17,7 @@ export interface Nginx {
   stop(): Promise<void>;
 }
 
-/** A reverse proxy before the web processes on these ports. Buyers who reach a process that is down are told to come again. */
+/** A reverse proxy in front of the web processes on these ports. Buyers who reach a stopped process are asked to retry. */
 export async function startNginx(options: {
   binary: string;
   folder: string;

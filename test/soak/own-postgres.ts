@@ -10,7 +10,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { cleanEnvironment } from '../../src/runtime/private-server.ts';
 import { freePort } from '../support/server-process.ts';
 
-/** A Postgres as an operator has it: made by initdb, with the settings that it comes with, supervised by nobody. */
+/** A Postgres as an operator has it: made by initdb, with default settings and without a supervisor. */
 export interface OwnPostgres {
   readonly version: string;
   url: string;

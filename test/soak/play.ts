@@ -19,7 +19,7 @@ export interface SoakOptions {
   say(line: string): void;
 }
 
-/** What came of it. `problems` is empty when every promise was kept. */
+/** The result of a run. `problems` is empty if every promise was kept. */
 export interface SoakResult {
   postgres: string;
   buyers: number;
@@ -103,7 +103,10 @@ function crowdOf(report: CrowdReport, problems: string[]) {
   return { ends, requests, statuses, unexpected: faults };
 }
 
-/** Orders settled, mails and webhooks sent, no part of the processes degraded. Answers what is not so in the end. */
+/**
+ * Waits until orders are settled, mails and webhooks sent, and no process reports a degraded part. Returns what is still open
+ * at the end.
+ */
 async function atRest(stack: Stack, withinMs: number): Promise<string[]> {
   const until = systemClock.monotonic() + withinMs;
   for (;;) {

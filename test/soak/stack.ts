@@ -22,7 +22,7 @@ export interface OnsaleProcess {
   /** Its own address behind the proxy. */
   url: string;
   pid(): number;
-  /** How often it ended although nobody ended it. */
+  /** How often the process ended although the run did not end it. */
   deaths(): number;
   /** Does not wait until it serves. */
   start(): void;

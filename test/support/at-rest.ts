@@ -29,7 +29,7 @@ export async function unsettled(app: Pick<TestApp, 'database' | 'eventNo'>): Pro
   return row.n;
 }
 
-/** What `onsale audit` finds about an event; the arbiter is Postgres unless another is given. */
+/** The findings of `onsale audit` about an event. The arbiter is Postgres unless another is given. */
 export async function auditOf(
   app: { database: TestDatabase; simulator: { url: string }; eventNo: number },
   arbiter?: Pick<Arbiter, 'snapshot'>,

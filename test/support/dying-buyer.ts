@@ -26,7 +26,7 @@ function die(): Promise<never> {
   return new Promise(() => {});
 }
 
-/** The same object, whose calls die where they are told to. */
+/** Wraps an object so that its calls can die at a chosen point. */
 function dying<Part extends object>(part: Part, name: string): Part {
   return new Proxy(part, {
     get: (target, property) => {

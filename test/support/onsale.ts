@@ -5,7 +5,7 @@ import { projectDir } from '../../src/runtime/project-dir.ts';
 
 const program = path.join(projectDir, 'bin/onsale.mjs');
 
-/** Runs one command line of ours with nothing of our own environment but what is given; answers what it said and its exit code. */
+/** Runs one of our command lines with the given environment only. Returns its output and exit code. */
 export async function onsale(
   argv: readonly string[],
   env: Record<string, string>,

@@ -23,21 +23,21 @@ export interface World {
   provider: PaymentProvider;
   desk: RefundDesk;
   stage: { event: number; epoch: number };
-  /** Of the play alone. */
+  /** The seat of this play. */
   seat: number;
 }
 
 interface End {
-  /** What is done at the provider before the action. */
+  /** What happens at the provider before the action. */
   before?: (world: World, order: string) => Promise<unknown>;
   /** As the order ends. */
   order: OrderState;
-  /** What the provider keeps of its payments then, minor units of the order's 53.50. */
+  /** The money that the provider keeps afterwards, in minor units of the order's 53.50. */
   kept: number;
 }
 
 interface Play {
-  /** Returns the order's id; empty: the entry has none. */
+  /** Returns the order's id, or an empty text if the entry has none. */
   reach(world: World): Promise<string>;
   ends: Partial<Record<EntryAction, End>>;
 }
@@ -59,7 +59,7 @@ const objectOf = async ({ desk }: World, order: string): Promise<string> =>
 const strike = (world: World, fault: FaultKind, order: string, more: object = {}) =>
   world.simulator.fault(fault, { match: { reference: order }, ...more });
 
-/** By hand at the provider. */
+/** A call made by hand at the provider. */
 async function byHand({ simulator }: World, route: string, given: Record<string, string>): Promise<void> {
   const { status, body } = await rawCall(simulator, route, given);
   assert.equal(status, 200, `${route}: ${JSON.stringify(body)}`);
@@ -280,7 +280,7 @@ export const plays: Record<Exclude<EntryKind, FindingKind>, Play> = {
       const { refund } = await madeRefund(world.desk, { order });
       await world.simulator.clearFaults();
       await world.desk.refunds.elsewhere(refund, 'organiser', 'by bank transfer');
-      // Somebody else makes up for it at the provider too.
+      // The money is also returned by hand at the provider.
       const object = await objectOf(world, order);
       await byHand(world, 'refunds.create', {
         payment_intent: object,
@@ -309,7 +309,7 @@ export const plays: Record<Exclude<EntryKind, FindingKind>, Play> = {
         kept: 0,
       },
       settle: {
-        // The sale is given back, and then the provider does not answer the void.
+        // The sale is undone, and then the provider does not respond to the void.
         before: async (world, order) => {
           await world.simulator.clearFaults();
           await world.simulator.fault('unavailable', { match: { route: 'cancel', reference: order } });

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 
-/** What the browser tests do on our pages again and again. Texts are those of the English catalogue. */
+/** Steps that the browser tests repeat on our pages. Texts are those of the English catalogue. */
 
 export const desktop = { width: 1280, height: 860 } as const;
 export const phone = { width: 360, height: 740 } as const;
@@ -19,7 +19,7 @@ export interface Visit {
   errors: string[];
 }
 
-/** A browser profile of its own: cookies and storage are shared by its tabs and by nobody else. */
+/** A separate browser profile. Its tabs share cookies and storage, other profiles do not. */
 export async function visit(
   t: Context,
   browser: Browser,
@@ -52,7 +52,7 @@ interface AxeResult {
 
 /** No serious or critical finding, nothing that has to be scrolled sideways, no field that sticks out of its column. */
 export async function assertAccessible(page: Page, state: string): Promise<void> {
-  // Evaluated, not added as a script: the pages' policy lets nobody add one.
+  // Evaluated instead of added as a script, because the pages' policy forbids adding one.
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(async () => {
     const { axe } = window as unknown as { axe: { run(): Promise<AxeResult> } };

@@ -18,7 +18,7 @@ export interface TestDatabase {
   name: string;
   /** A pool of `size` connections (10 by default), closed for you at the end. */
   pool(size?: number): pg.Pool;
-  /** One statement on a connection of its own small pool; answers its rows. */
+  /** Runs one statement on a connection of its own small pool and returns its rows. */
   // biome-ignore lint/suspicious/noExplicitAny: rows of arbitrary test statements.
   query<Row extends object = any>(sql: string, values?: unknown[]): Promise<Row[]>;
   /** Closes the pools and drops the database; done by itself at the end of the test or of the file. */

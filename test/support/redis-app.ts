@@ -13,11 +13,11 @@ import { type TestRedis, testRedis } from './redis.ts';
 export interface RedisApp extends TestApp {
   /** The default one. */
   redis: TestRedis;
-  /** By name. */
+  /** Servers by name. */
   servers: ReadonlyMap<string, TestRedis>;
   /** The partition's row as it is now, without the number that rises with each grant. */
   row(partition?: number): Promise<Omit<PartitionMode, 'granted'>>;
-  /** Waits for the mode; answers how long it took, ms. */
+  /** Waits for the mode and returns how long it took, in ms. */
   untilMode(mode: PartitionMode['mode'], within?: { ms?: number; partition?: number }): Promise<number>;
   /** Grace is 10 s: over now. */
   endGrace(partition?: number): Promise<void>;
@@ -96,14 +96,14 @@ export async function startRedisApp(
   };
 }
 
-/** Of the application's keys, unless ONSALE_REDIS_PREFIX was set. */
+/** Prefix of the application's keys, unless ONSALE_REDIS_PREFIX was set. */
 export async function redisPrefix({ database }: Pick<TestApp, 'database'>): Promise<string> {
   const [row] = await database.query<{ id: string }>('SELECT id FROM installation');
   assert.ok(row);
   return `onsale:${row.id}`;
 }
 
-/** By a connection of the test's own, which trusts what the row names and nothing else. */
+/** Compares over a separate connection, which trusts only the run ids in the row. */
 async function differences(app: TestApp, url: string, row: PartitionMode): Promise<string[]> {
   assert.equal(row.mode, 'redis', `partition ${row.partition}`);
   const store = createRedisStore({ name: 'test', url, clock: systemClock, log: silentLogger });

@@ -10,7 +10,7 @@ export interface TestRedisCluster {
   /** redis://127.0.0.1:port,… of the three first primaries. */
   readonly url: string;
   readonly nodes: readonly TestRedis[];
-  /** Who serves the tag's slot now, as the live nodes see it. A tag is what stands between the braces. */
+  /** The node that serves the tag's slot now, according to the live nodes. A tag is the text between the braces. */
   primaryOf(tag: string): Promise<TestRedis>;
   replicaOf(tag: string): Promise<TestRedis>;
   /** Some other primary, for a slot to go to. */
@@ -111,7 +111,7 @@ export async function testRedisCluster(t?: {
       const others = lookers().filter((node) => node !== to && node !== from);
       for (const node of [to, from, ...others])
         await ask(node, 'SETSLOT', slot, 'NODE', toId).catch((error: Error) => {
-          // Replicas are told by their primaries.
+          // Replicas learn it from their primaries.
           if (!/only with masters/i.test(error.message)) throw error;
         });
     },

@@ -27,7 +27,7 @@ export interface TestRedis {
   /** redis://127.0.0.1:port, with the password if there is one. It stays the same over restarts. */
   readonly url: string;
   readonly port: number;
-  /** Of the server as it runs now, or ran last. */
+  /** Process id of the running server, or of the last one. */
   readonly pid: number;
   readonly runId: string;
   /** Its folder: `dump.rdb` is what `save` wrote. */
@@ -52,7 +52,7 @@ export interface TestRedis {
 export interface TestRedisOptions {
   settings?: Record<string, string | number>;
   password?: string;
-  /** Of one's own choice; otherwise a free one. */
+  /** Uses a free port if undefined. */
   port?: number;
 }
 
@@ -169,7 +169,7 @@ async function startOnFreePort(
     try {
       return await start(wanted ?? (await freePort()));
     } catch (error) {
-      // Somebody else took the port between our look and the server's.
+      // Another process took the port between our check and the server's start.
       const taken = error instanceof RedisServerFault && error.code === 'port_taken';
       if (!taken || wanted !== undefined || attempt >= 5) throw error;
     }

@@ -2,9 +2,9 @@ import type { Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import type { TestDatabase } from './postgres.ts';
 
-/** What statements read, by Postgres's own count: time would say more about the machine. */
+/** Rows that statements read, by Postgres's own count. Times would depend on the machine. */
 
-/** Nobody analyses: plans stay those of empty tables. */
+/** Turns off automatic ANALYZE, so that plans stay those of empty tables. */
 export async function withoutStatistics(database: TestDatabase): Promise<void> {
   await database.query(`DO $$
     DECLARE r regclass;
@@ -15,7 +15,7 @@ export async function withoutStatistics(database: TestDatabase): Promise<void> {
     END $$`);
 }
 
-/** What each of the pool's sessions has counted so far is shown to others. */
+/** Makes the counts of each of the pool's sessions visible to other sessions. */
 export async function flushStatistics(db: Db, poolSize: number): Promise<void> {
   await Promise.all(
     Array.from({ length: poolSize }, () =>

@@ -66,7 +66,7 @@ export interface Desk extends Till {
   refundRecord: RefundRecord;
   /** Runs the cell's story as that cell's own. */
   as<Result>(stop: Stop | null, story: () => Promise<Result>): Promise<Result>;
-  /** Stops at calls about this payment object, whoever makes them. */
+  /** Stops at every call about this payment object. */
   stopAbout(object: string, stop: Stop): void;
   /** Stops at mails to this address. */
   stopMail(address: string, stop: Stop): void;
@@ -83,7 +83,7 @@ const holdOfCell = (scene: Scene, cell: Cell): Hold =>
 const cardOf = ({ step }: Cell): string =>
   step.name === 'bank' || step.name === 'webhook' ? 'pm_card_threeDSecure2Required' : 'pm_card_visa';
 
-/** What the cell's process is killed at, in this life; null: it lives. */
+/** The point at which the cell's process is killed in this life. Null if it survives. */
 export function stopOf(cell: Cell, life: Life): string | null {
   if (life === 'lives') return null;
   return `${life === 'killed before' ? 'before' : 'after'}:${cell.step.killedAt}`;
@@ -159,7 +159,7 @@ function stopped(stop: Stop): Promise<never> {
   return new Promise(() => {});
 }
 
-/** What letters say of seats; the staged event has no drawing. */
+/** A house for the seat labels in mails. The staged event has no drawing. */
 const plainHouse: House = {
   layoutHash: '',
   layout: {
@@ -214,7 +214,7 @@ function mailQueue(scene: Scene, db: Db, stops: Map<string, Stop>) {
     tasks: { mail },
     clock: systemClock,
     log: silentLogger,
-    // The mails at whose sending the process is killed, and some beside them.
+    // Includes the mails at whose sending the process is killed, and some others at the same time.
     concurrency: 8,
   });
 }
@@ -251,7 +251,7 @@ async function switchOn({ simulator }: Scene, cell: Cell): Promise<void> {
   const kind = fault as FaultKind;
   const { about } = FAULT_KINDS[kind];
   const route = about === 'request' || about === 'all' ? (step.route ?? undefined) : undefined;
-  // Refunds settle when they are told to.
+  // Refunds settle when the test says so.
   const wait = kind.startsWith('refund_') ? undefined : about === 'webhook' ? webhookDelayMs : delayMs;
   await ask(`${simulator}/_sim/faults`, 'POST', {
     fault: kind,
@@ -316,7 +316,7 @@ async function payUntil(cell: Cell, { checkout }: Desk, insists: boolean): Promi
   return null;
 }
 
-/** The buyer comes back to his page: his hold's order, and once more a payment if it waits for one. */
+/** The buyer returns to their page: reads the hold's order, and pays again if it waits for a payment. */
 export async function comeBack(cell: Cell, scene: Scene, desk: Desk): Promise<void> {
   const { checkout } = desk;
   const hold = holdOfCell(scene, cell);

@@ -10,9 +10,9 @@ import type { Happening } from '../../src/fulfilment/letters.ts';
 export interface End {
   order: OrderState;
   seats: 'sold' | 'free';
-  /** Of all the order's objects in the provider's ledger. */
+  /** Money state over all of the order's objects in the provider's ledger. */
   payment: 'taken' | 'nothing taken' | 'given back' | 'taken, to be given back';
-  /** What the buyer is written about. Others of these may be left out when they are overtaken before they are sent. */
+  /** Mails to the buyer. A mail may be missing if its order changed again before it was sent. */
   mails: readonly Happening[];
   /** Receivers drop a second copy: it has the same Message-ID. */
   copies?: 1 | 2;
@@ -59,7 +59,7 @@ export const ENDS = {
 } as const satisfies Record<string, End>;
 export type EndName = keyof typeof ENDS;
 
-/** What each end means, for the document. */
+/** The meaning of each end, for the document. */
 export const END_WORDS: Record<EndName, string> = {
   sold: 'paid, seats sold, the money taken once, one mail with the tickets',
   'sold, mail twice': 'as sold; the mail is sent twice under one Message-ID, so that receivers show it once',
@@ -91,7 +91,7 @@ export interface Entry {
   /** Where a kill makes another end. */
   killedBefore?: EndName;
   killedAfter?: EndName;
-  /** Of what the buyer does about an order that still waits for him; else he pays (again), by another card if need be. */
+  /** What the buyer does about an order that still waits for them. By default they pay again, with another card if needed. */
   buyer?: 'stays away';
   delayMs?: number;
 }
@@ -111,7 +111,7 @@ export type StepName =
 export interface Step {
   name: StepName;
   title: string;
-  /** What is played, in a sentence or two. */
+  /** The story of the row, in a sentence or two. */
   story: string;
   /** The call that the process is killed before and after. */
   killedAt: string;
@@ -125,7 +125,7 @@ export interface Step {
 const kinds = Object.keys(FAULT_KINDS) as FaultKind[];
 const about = (what: 'request' | 'page' | 'webhook' | 'all'): FaultKind[] =>
   kinds.filter((kind) => FAULT_KINDS[kind].about === what);
-/** Those that can strike any request. */
+/** Faults that can strike any request. */
 const anyRequest = [...about('request').filter((kind) => !('routes' in FAULT_KINDS[kind])), ...about('all')];
 const each = (names: readonly FaultKind[], entry: EndName | Entry): Step['entries'] =>
   Object.fromEntries(names.map((name) => [name, entry]));
@@ -163,7 +163,7 @@ export const STEPS: readonly Step[] = [
       ...each(anyRequest, 'sold'),
       declined: { end: 'closed', buyer: 'stays away' },
       authentication_required: { end: 'closed', buyer: 'stays away' },
-      // Whoever finds the reservation gone before the sale may pay anew; after it the sale is undone.
+      // A reservation that is gone before the sale lets the buyer pay again. After the sale, the sale is undone.
       hold_short: { end: 'undone', killedAfter: 'sold', delayMs: 0 },
     },
     elsewhere: otherRoutes,

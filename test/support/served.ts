@@ -21,7 +21,7 @@ export interface ServedEvent {
   server: ServerProcess;
   database: TestDatabase;
   simulator: TestSimulator;
-  /** What the server, and each command beside it, is configured by. */
+  /** Environment of the server and of each command run with it. */
   env: Record<string, string>;
   /** A pass that did not come through the line, for the browser with these cookies. */
   passFor(cookies: string): string;

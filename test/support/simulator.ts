@@ -28,11 +28,11 @@ export interface TestSimulator {
     installation?: string;
   }): PaymentProvider;
   ledger(): Promise<Ledger>;
-  /** What the ledger says of one payment (its id) or of one order (our reference). */
+  /** The ledger of one payment (by its id) or of one order (by our reference). */
   ledgerOf(of: string): Promise<LedgerOf>;
   /**
-   * Switches a fault on and answers its id; `times` defaults to always. Mind that the SDK re-sends once after a reset
-   * connection. What each kind does: `payment-simulator/fault-kinds.ts`.
+   * Switches a fault on and returns its id. `times` defaults to always. The SDK sends again once after a reset
+   * connection. `payment-simulator/fault-kinds.ts` describes each kind.
    */
   fault(
     fault: FaultKind,
@@ -50,14 +50,14 @@ export interface TestSimulator {
   releaseWebhooks(): Promise<number>;
   /** Lets pending refunds arrive and fails those that are to fail later, by their card or by a fault. */
   settleRefunds(): Promise<string[]>;
-  /** A refund that somebody makes on the provider's own page: without our key and reference. Returns its id. */
+  /** A refund made by hand on the provider's page, without our key and reference. Returns its id. */
   refundByHand(intent: string, amount?: number): Promise<string>;
   /** The buyer's bank disputes a payment. Returns the dispute's id. */
   dispute(intent: string, wish?: { amount?: number; reason?: string; inquiry?: boolean }): Promise<string>;
   decideDispute(dispute: string, outcome: 'under_review' | 'won' | 'lost'): Promise<void>;
-  /** API calls a second from now on; null: any number. */
+  /** API calls per second from now on. Null means unlimited. */
   rateLimit(perSecond: number | null): Promise<void>;
-  /** Answers the bank's question for an `action.url`; gives the address that the buyer is sent back to. */
+  /** Submits the bank's page at `action.url`. Returns the URL that the buyer is sent back to. */
   answerBank(actionUrl: string, answer: 'authorise' | 'refuse'): Promise<string>;
   /** A confirmation token as the payment form makes it, of a card number or `pm_card_…` name. */
   confirmationToken(card: string): Promise<string>;
@@ -223,7 +223,7 @@ async function confirmationToken(url: string, publishableKey: string, card: stri
 
 let references = 0;
 
-/** Opens a payment of 50.00 EUR, or as given; answers its id and the reference it carries. */
+/** Opens a payment of 50.00 EUR, or as given. Returns its id and reference. */
 export async function openPayment(
   provider: PaymentProvider,
   fields: Partial<Parameters<PaymentProvider['open']>[0]> = {},
@@ -244,7 +244,7 @@ export async function openPayment(
   return { object: answer.view.object, reference };
 }
 
-/** Repeats the same call, same key, as a reconciler does, until it is answered with more than `unknown`. */
+/** Repeats the call with the same key, as a reconciler does, until the result is not `unknown`. */
 export async function untilKnown<A extends { kind: string }>(
   call: () => Promise<A>,
   limitMs = 30_000,

@@ -2,14 +2,14 @@ import { once } from 'node:events';
 import net from 'node:net';
 import PostalMime, { type Email } from 'postal-mime';
 
-/** A mail server that says what it is told to and keeps what it takes. */
+/** A mail server with scripted responses that keeps the mails it accepts. */
 export interface TestSmtp {
   url: string;
   /** As they came, the newest last. */
   mails: (Email & { recipient: string })[];
   /**
-   * What the next conversations get instead: an answer to RCPT TO or to the mail itself, or the mail taken and the connection
-   * cut before the answer. Null: everything is taken.
+   * Response to the next conversations: to RCPT TO, to the mail itself, or the mail is accepted and the connection
+   * cut before the response. Null accepts everything.
    */
   behave(as: { rcpt?: string; data?: string; cutAfterData?: boolean } | null): void;
   /** Answers of this kind wait until `release`: to RCPT TO, or to a mail that was taken. Returns how many wait. */

@@ -54,7 +54,7 @@ export async function passDeadline(database: TestDatabase, order: string): Promi
   );
 }
 
-/** Everything that is due later is due now, and nobody's claim stands. */
+/** Makes all later work due now and drops every claim. */
 export async function makeDue(database: TestDatabase): Promise<void> {
   await database.query(
     'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
@@ -70,7 +70,7 @@ export function uuidOf(text: string): string {
 }
 export const orderIdOf = (hold: string): string => uuidOf(`order ${hold}`);
 
-/** A hold as an arbiter would have granted it; nobody keeps it. */
+/** A hold as an arbiter would grant it. It is not stored. */
 export function holdOf(
   stage: { event: number; epoch: number },
   visitor: string,
@@ -117,8 +117,8 @@ export const lyingArbiter: Pick<Arbiter, 'hold' | 'extend' | 'release' | 'projec
 };
 
 /**
- * Everything that `onsale audit` looks at, and that nothing is under way any more: the record at rest beside itself and the
- * provider's ledger (S1, S8, P1 to P8).
+ * Checks all that `onsale audit` checks, and that nothing is under way any more: the record at rest against itself and against
+ * the provider's ledger (S1, S8, P1 to P8).
  */
 export async function auditEvent(
   database: TestDatabase,

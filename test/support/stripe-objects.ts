@@ -11,7 +11,7 @@ import type { Stripe } from 'stripe';
  */
 export interface StripeShape {
   fields: Readonly<Record<string, string>>;
-  /** What its objects hold in turn; `free`: names that Stripe does not prescribe, or nothing that anybody reads. */
+  /** Shapes of the nested objects. `free` marks objects whose names Stripe does not prescribe, or that are not read. */
   within: Readonly<Record<string, StripeShape | 'free'>>;
   leftOut: Readonly<Record<string, string>>;
 }
@@ -461,7 +461,7 @@ const LIST = shapeOf<Stripe.ApiList<unknown>>()({
   url: 'string',
 });
 
-/** By the name in `object`. */
+/** Shapes by the value of `object`. */
 export const STRIPE_OBJECTS: Readonly<Record<string, StripeShape>> = {
   balance: BALANCE,
   charge: CHARGE,
@@ -474,7 +474,7 @@ export const STRIPE_OBJECTS: Readonly<Record<string, StripeShape>> = {
   refund: REFUND,
 };
 
-/** What the SDK reads of an error; links into Stripe's dashboard and codes of card networks are left out. */
+/** The fields of an error that the SDK reads. Links into Stripe's dashboard and codes of card networks are left out. */
 export const STRIPE_ERROR = shapeOf<ErrorRead>()(
   {
     type: 'string',

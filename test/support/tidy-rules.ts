@@ -102,7 +102,7 @@ const adapter = /^(inventory|waiting-room)\/(postgres\.ts|redis\/)|^payments\/st
 /** The folder of src that a file belongs to: `core`, `http` …; `cli.ts` is its own. */
 const roomOf = (inSrc: string): string => inSrc.split('/')[0]!;
 
-/** An adapter may be spread over files beside it that begin with its name: postgres.ts, postgres-rows.ts. */
+/** An adapter may be split into several files whose names begin with its own: postgres.ts, postgres-rows.ts. */
 function isOfAdapter(from: string, to: string): boolean {
   const redis = /^[\w-]+\/redis\//.exec(to);
   return redis ? from.startsWith(redis[0]) : from.startsWith(`${to.slice(0, -'.ts'.length)}-`);
@@ -336,7 +336,7 @@ export const linkRule: Rule = (files) => {
 };
 
 const specPath = 'docs/SPEC.md';
-/** In SPEC.md beside a promise that a later part keeps. */
+/** Marks a promise in SPEC.md that a later part keeps. */
 export const notBuiltYet = 'Not built yet';
 
 /** The numbers that SPEC.md promises now: one a list item, table row or heading. */
@@ -345,7 +345,9 @@ export function promisesOf(spec: string): string[] {
   return lines.filter((match) => !match[0].includes(notBuiltYet)).map((match) => match[1]!);
 }
 
-/** Of the runner's own functions, and of a suite's own (`clause('S4: …', …)`) when a promise's number begins the title. */
+/**
+ * Titles of the runner's functions, and of a suite's own (`clause('S4: …', …)`) if the title begins with a promise's number.
+ */
 export function titlesOf(text: string): string[] {
   const code = withoutComments(text);
   const own = /\b(?:test|it|describe|suite)\(\s*(['"`])((?:\\.|(?!\1)[\s\S])*)\1/g;

@@ -79,7 +79,7 @@ ${rows.join('\n')}
 `;
 }
 
-/** Of an end that no cell has, the document would tell in vain. */
+/** Ends that no cell has, which the document would describe needlessly. */
 export function unusedEnds(): string[] {
   const used = new Set(
     STEPS.flatMap((step) =>
