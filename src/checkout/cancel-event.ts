@@ -25,7 +25,7 @@ export interface CancelEventOptions {
   refunds: Pick<Refunds, 'decided' | 'newAttempt'>;
   refundRecord: Pick<RefundRecord, 'retry'>;
   arbiter: Pick<Arbiter, 'project'>;
-  /** Holds of a partition that Redis arbitrates; null: there is no way to them from here. */
+  /** Reads the holds of a partition that Redis arbitrates. Null if this process has no connection to it. */
   redisHolds: ((event: EventNo, row: PartitionMode) => Promise<{ hold: string; state: string }[]>) | null;
   modes(event: EventNo): Promise<PartitionMode[]>;
   clock: Clock;
@@ -49,7 +49,7 @@ export interface CancellationAsked {
  * instruction and two may run at once: every step is conditional on the order's own state.
  */
 export interface CancelEvent {
-  /** What would happen, and the code that confirms it (ASVS 2.3.5: a second confirmation for mass refunds). */
+  /** Returns what would happen, and the code that confirms it (ASVS 2.3.5: a second confirmation for mass refunds). */
   ask(event: EventNo, wish: CancellationWish, actor: string): Promise<CancellationAsked>;
   confirm(
     event: EventNo,
@@ -80,7 +80,7 @@ const atOnce = 8;
 const gapMs = 250;
 const idleGapMs = 1_000;
 const roundLateMs = 60_000;
-/** What is granted on a phase that was just read as open ends with the next look. */
+/** A hold granted under a phase that was read as open just before is ended at the next check. */
 const holdsEveryMs = 5_000;
 
 export function createCancelEvent(options: CancelEventOptions): CancelEvent {
@@ -241,13 +241,13 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-/** What a person types to confirm an act that cannot be undone. */
+/** The code that a person types to confirm an action that cannot be undone. */
 export function newConfirmationCode(random: Pick<Random, 'bytes'>): string {
   const letters = [...random.bytes(8)].map((byte) => codeLetters[byte % codeLetters.length]).join('');
   return `${letters.slice(0, 4)}-${letters.slice(4)}`;
 }
 
-/** Blanks, dashes and small letters make no difference to whoever types it. */
+/** Ignores blanks, dashes and case, as people type codes differently. */
 export function hashOfCode(code: string): string {
   return digest(code.toUpperCase().replace(/[^0-9A-Z]/g, ''));
 }

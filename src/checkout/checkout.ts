@@ -25,9 +25,9 @@ export interface CheckoutOptions {
   owner: string;
   /** After a step has decided an order or seats; for publishing, metrics and jobs. Not awaited, must not throw. */
   onDecided?(changed: Changed): void;
-  /** A provider's event was stored: whoever looks at them need not wait. Must not throw. */
+  /** Called when a provider's event was stored, so that the inbox processes it at once. Must not throw. */
   onProviderEvent?(): void;
-  /** Whoever drives refunds. */
+  /** Drives refunds. Undefined in processes that do not. */
   refunds?: RefundDriver;
 }
 
@@ -45,7 +45,7 @@ const askAgainMaxMs = 10_000;
 const openAgainMs = 2_100;
 /** Unless the first try took so long that the buyer's page would give up waiting, ms. */
 const openPatienceMs = 3_000;
-/** A repeated request waits this long for the first one's answer, ms; then it is told to ask again. */
+/** How long a repeated request waits for the first one's result, in ms. After that its client is asked to retry. */
 const repeatWaitMs = 4_000;
 const repeatPollMs = 150;
 
@@ -79,7 +79,7 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
         hold: hold.hold,
         event,
         partition,
-        // Under which it was proved: in another one the seats may be somebody else's.
+        // The epoch of the proof. Under another one the seats may belong to another visitor.
         epoch: proof.hold.epoch,
         deadline: proof.hold.deadline,
         visitor,
@@ -169,7 +169,7 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     return (await looked(operation)) ?? (await standingOf(order.order, id)) ?? { order, operation };
   }
 
-  /** Looks at an operation under way and carries it on. Null: it is not to be looked at now, or another process is at it. */
+  /** Checks an operation under way and continues it. Null if its next check is not due, or another process has claimed it. */
   async function looked({ operation }: MoneyOperation): Promise<Standing | null> {
     const claimed = await record.ask({ ...payments.claimOf, operation, by: 'buyer' });
     return claimed && payments.drive(claimed);
@@ -326,7 +326,7 @@ function repeated(order: Order): CheckoutReserveOutcome {
   return order.lines.length === 0 ? { kind: 'hold_gone' } : { kind: 'order', order, repeated: true };
 }
 
-/** What the buyer is told of an order and its payment. */
+/** The buyer's view of an order and its payment. */
 function told({ order, operation }: Standing): PayOutcome {
   if (order.state !== 'reserved') return toldOrder(order);
   if (isOpening(operation)) return toldOpening({ order, operation });

@@ -20,7 +20,7 @@ export interface EndingOptions {
   provider: PaymentProvider;
   steps: Steps;
   log: Logger;
-  /** The object turned out to be authorised although only its deadline ended it. Null: there is no way on for it. */
+  /** Handles an object that is authorised although its order ended at the deadline. Null if the order cannot go on. */
   cameLate(standing: Standing, view: PaymentView): Promise<Standing | null>;
 }
 
@@ -39,8 +39,8 @@ export function createEnding(options: EndingOptions): Ending {
 
   async function voidObject({ order, operation }: Standing): Promise<Standing> {
     assert(operation.state === 'ending' && operation.endKey, 'only what is ending is voided');
-    // An opening whose answer never came: nobody knows the object, so nothing can be authorised on it. Should the provider
-    // tell of it later, it is a stray, and cancelled as such.
+    // The response to this opening never arrived, so no client knows the object and nothing can be authorised on it. If the
+    // provider reports it later, it is a stray and is cancelled as one.
     if (!operation.providerObject) return taken(() => record.voided(operation.operation, {}));
     const answer = await provider.void({ key: operation.endKey, object: operation.providerObject });
     if (answer.kind === 'unknown') {
@@ -66,7 +66,7 @@ export function createEnding(options: EndingOptions): Ending {
     const owed = view.captured - view.refunded;
     if (owed <= 0) return taken(() => record.voided(operation.operation, { view }));
     log.error({ order: order.order, object: view.object, owed }, 'money was taken for an order that ended');
-    // Somebody else's money is not ours to send anywhere.
+    // Money with another reference belongs to another order and must not be sent back from here.
     if (view.reference !== order.order && operation.decision?.action !== 'give_back')
       return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
     const answer = await provider.refund({
@@ -106,7 +106,7 @@ export function createEnding(options: EndingOptions): Ending {
       if (view.status === 'captured' && view.refunded >= view.captured)
         return taken(() => record.voided(operation.operation, answerOf(answer)));
     }
-    // Only the deadline ended it: money that was reserved after all still buys the seats, if nobody else got them.
+    // If only the deadline ended the order, money reserved after it still buys the seats, unless another buyer has taken them.
     const isMoney = view.status === 'authorised' || view.status === 'captured';
     if (operation.endReason === 'not_paid_in_time' && isMoney && believed(view, order)) {
       const carriedOn = await cameLate(standing, view);

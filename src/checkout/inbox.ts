@@ -34,10 +34,10 @@ const roundLateMs = 10 * 60_000;
 const placesMax = 8;
 const againMs = 1_000;
 const againMaxMs = 60_000;
-/** Of an object that nobody here knows. */
+/** Retry gap for an object that is not known here yet. */
 const unknownMs = 2_000;
 const unknownMaxMs = 6 * 3_600_000;
-/** So long providers repeat an event that was not received; what nobody knows by then is a person's to judge. */
+/** Providers repeat an undelivered event for this long. An object still unknown by then is for the operator to judge. */
 const keptMs = 3 * 24 * 3_600_000;
 
 /**

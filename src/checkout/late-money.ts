@@ -16,9 +16,9 @@ const waitMaxMs = 2_000;
 const askAgainMs = 1_000;
 
 /**
- * Money that is reserved. Usually the order has been waiting for it. Where it came only after the order had been closed at its
- * deadline, the same seats are asked for once more, as any buyer asks: of the arbiter, by a hold in the order's name that counts
- * in its holder's quota, that waits while receipts are being collected, and that becomes an order only through the record.
+ * Handles money that is reserved. Usually the order is waiting for it. If it arrived after the order had been closed at its
+ * deadline, this claims the same seats again as any buyer does: at the arbiter, with a hold in the order's name that counts
+ * in its holder's quota, waits while receipts are being collected, and becomes an order only through the record.
  */
 export interface LateMoney {
   /** `late`: the arbiter could not be asked now, nothing has changed. */
@@ -28,7 +28,7 @@ export interface LateMoney {
 export interface LateMoneyOptions {
   record: SalesRecord;
   arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release'>;
-  /** The hold's id is made from the order's, so that whoever tries, in whatever process, asks for the same hold. */
+  /** Derives the hold's id from the order's, so that every process claims the same hold. */
   lateHoldOf(order: OrderId): HoldId;
   steps: Steps;
   clock: Clock;
@@ -112,7 +112,7 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     }
   }
 
-  /** Held in vain: the next buyer has the seats at once. */
+  /** Releases a hold that the order cannot use, so that the next buyer has the seats at once. */
   async function letGo(order: Order, held: LateSeats & { kind: 'held' }): Promise<void> {
     const { eventNo: event, partition, visitor } = order;
     await reach(() => arbiter.release({ event, partition, hold: held.hold, visitor, force: order.order }));

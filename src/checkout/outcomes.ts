@@ -5,7 +5,10 @@ import type { DeclineCode } from '../payments/provider.ts';
 
 /** The purchase from a hold on, as the HTTP layer calls it; `createCheckout` in checkout.ts implements it. */
 export interface Checkout {
-  /** extend at the arbiter, then reserve in Postgres. Its identity is the hold: any repeat answers the same order (P1). */
+  /**
+   * Extends the hold at the arbiter, then reserves in Postgres. The hold identifies the order, so every repeat returns the same
+   * one (P1).
+   */
   reserve(command: {
     hold: Hold;
     /** Prices as the hold's answer showed them, one line a seat. */
@@ -20,8 +23,9 @@ export interface Checkout {
   /** authorise → confirm → capture, as far as it gets now; the reconciler finishes what is left. */
   pay(command: PayCommand): Promise<PayOutcome>;
   /**
-   * Looks the payment up and carries on: after the bank's page, after a timeout. Repeatable: the provider is asked once a
-   * back-off, whoever asks; in between the answer is what is known.
+   * Looks the payment up and continues it, after the bank's page or a timeout. Repeatable: the provider is asked at most once
+   * per
+   * back-off. In between the stored state is returned.
    */
   refresh(order: OrderId): Promise<PayOutcome>;
   /** Closes an unpaid order and frees its seats; a payment that waits for the bank is ended with it. */
@@ -59,7 +63,7 @@ export interface PayCommand {
 export type PayOutcome =
   /** Captured, or sold with the capture on its way (`order.state` says which). */
   | { kind: 'bought'; order: Order }
-  /** The bank wants the buyer (`action`), or nobody knows yet: ask again with `refresh`. */
+  /** The bank needs the buyer (`action`), or the result is not known yet. Call `refresh` again. */
   | { kind: 'pending'; order: Order; action: { url: string } | null; afterMs: number }
   /** Reserved, and nothing under way: the buyer may pay. */
   | { kind: 'unpaid'; order: Order }

@@ -26,7 +26,7 @@ export interface PaymentsOptions extends StepsOptions {
   arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release'>;
   lateHoldOf(order: OrderId): HoldId;
   log: Logger;
-  /** Whoever drives refunds; without it, none are begun. */
+  /** Drives refunds. If undefined, none are started. */
   refunds?: RefundDriver;
 }
 
@@ -60,13 +60,13 @@ export interface Payments {
   /** Checks money again that went back some days ago: the bank may have sent it back since. Returns the number of orders. */
   checkRefunds(): Promise<number>;
   /**
-   * Looks at a payment because the provider said so. False: somebody else is at it, ask again later. `types`: of the events that
-   * told of it.
+   * Checks a payment after an event of the provider. Returns false if another process has claimed it; try again later. `types`
+   * are the types of the events about it.
    */
   inspect(order: OrderId, types: readonly string[]): Promise<boolean>;
   /**
-   * Looks at an object of the provider that no operation names. `foreign`: it is not ours; `unknown`: nobody can tell yet;
-   * `later`: it is one of an order that has something else to do first.
+   * Checks a provider's object that no operation names. `foreign`: it is not ours. `unknown`: not decidable yet.
+   * `later`: its order has something else to do first.
    */
   inspectStray(object: string, types: readonly string[]): Promise<'done' | 'later' | 'unknown' | 'foreign'>;
 }
@@ -99,7 +99,7 @@ export function createPayments(options: PaymentsOptions): Payments {
       email: order.buyer.email,
     });
     if (answer.kind === 'unknown') {
-      // The key may replay this error for ever. An object that nobody knows harms nobody, so another key may open another.
+      // The key may replay this error for ever. An object without a known id is harmless, so another key may open another one.
       const isStored = answer.reason === 'server_error' || answer.reason === 'conflict';
       const newKey = isStored && operation.attempts % 2 === 0 ? newIds(order.order, 'open').key : undefined;
       return park(operation, 'unknown', answer, { newKey });
@@ -132,14 +132,14 @@ export function createPayments(options: PaymentsOptions): Payments {
     return seen({ order, operation }, answer.view);
   }
 
-  /** What a view of the object means for its authorisation. */
+  /** Applies the object's state to its authorisation. */
   async function seen({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
     if (!believed(view, order)) return disbelieved({ order, operation }, view);
     switch (view.status) {
       case 'authorised':
         return reservedMoney({ order, operation }, view);
       case 'captured':
-        // Taken by somebody else's hand, at the provider. As long as the order waits for its money, it is just that.
+        // An operator captured the payment at the provider. As long as the order waits for its money, this pays it.
         log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
         // Not what was given back there meanwhile: that pays for nothing.
         if (view.captured === order.amount && view.refunded === 0)
@@ -249,7 +249,7 @@ export function createPayments(options: PaymentsOptions): Payments {
     if (operation.state === 'ending') return ending.drive(standing);
     if (operation.kind === 'capture') return driveCapture(standing);
     if (operation.state === 'done') return confirm(standing);
-    // By the record's clock: this process's may be wrong by hours, and would end a payment that is in time.
+    // Uses the record's clock. This process's clock may be wrong by hours and would end a payment that is in time.
     const isLate = await record.isOverdue(order.order);
     if (operation.kind === 'open') return isLate ? end(standing, 'not_paid_in_time') : open(standing);
     return driveAuthorise(standing, isLate);
@@ -351,7 +351,7 @@ export function createPayments(options: PaymentsOptions): Payments {
 
   /** Nothing is under way here, yet the provider speaks: a success after our last word would be a late one. */
   async function inspectSettled(order: Order, operations: MoneyOperation[]): Promise<boolean> {
-    // What was taken for a sale is a refund's to give back.
+    // Money that was captured for a sale goes back through a refund only.
     if (isCaptured(operations)) return true;
     const last = operations.filter(({ kind }) => kind === 'authorise').at(-1);
     if (!last?.providerObject || !['reserved', 'closed', 'cancelled'].includes(order.state)) return true;

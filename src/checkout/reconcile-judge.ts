@@ -1,7 +1,7 @@
 import type { FindingKind, Misfit, OrderMoney } from '../orders/reconcile-findings.ts';
 import type { PaymentView } from '../payments/provider.ts';
 
-/** How one payment of the provider stands beside the record. */
+/** How a payment at the provider compares with the record. */
 export type Judgement =
   | { kind: 'fits' }
   /** It names an order that the record does not have, and no money is on it. */
@@ -15,8 +15,9 @@ export type Judgement =
   | { kind: 'misfit'; misfit: Misfit };
 
 /**
- * `order`: the one that the payment names, read after the payment; null: there is none. Amounts are minor units. Says nothing
- * of what should be done about it: that is the saga's, or an operator's.
+ * Compares one payment with `order`, the order that it names, read after the payment; null if there is none. Amounts are in
+ * minor
+ * units. Does not decide what to do about a difference: the saga or an operator does.
  */
 export function judgePayment(view: PaymentView, order: OrderMoney | null): Judgement {
   const { object, status, reference, captured, refunded } = view;

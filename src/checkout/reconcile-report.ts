@@ -39,7 +39,7 @@ export type ReconcileOutcome =
   | { kind: 'compared'; run: ReconcileRun; findings: Finding[] }
   /** The provider did not answer: the run stands where it was and may be gone on with. */
   | { kind: 'unanswered'; run: ReconcileRun; detail: string }
-  /** Another process took the run over, or this one was told to stop. */
+  /** Another process took the run over, or this one was asked to stop. */
   | { kind: 'taken'; run: ReconcileRun };
 
 /** How often the worker compares, and how far it looks back: payments that changed late are seen many times. */
@@ -63,12 +63,12 @@ const findingsMax = 1_000;
 type Looked = Judgement | { kind: 'unanswered'; detail: string };
 
 /**
- * The provider's payments beside the record, in both directions: theirs without ours, ours without theirs. It finds and lists;
- * it never mends. Only a payment that names an order of ours is told to the saga, which looks at it by its own rules: the event
- * that should have told of it may be lost.
+ * Compares the provider's payments with the record in both directions: theirs without ours, and ours without theirs. It lists
+ * differences and never fixes them. A payment that names one of our orders is passed to the saga, which handles it by its own
+ * rules, because the provider's event about it may have been lost.
  *
- * A page is read before the record's side of it, so what looks wrong may only be younger than the page: it is looked up once
- * more before anything is said about it.
+ * A page is read before the record's side of it, so a difference may only mean that the record is newer. Each difference is
+ * looked up again before it is listed.
  */
 export function createReconcileReport(options: ReconcileReportOptions) {
   const { db, provider, clock, log, owner, handOver } = options;
@@ -82,7 +82,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     let run = from;
     while (run.step !== 'done') {
       const page = await pageOf(run, signal);
-      // A page that was cut short is read again by whoever goes on.
+      // The next run reads an interrupted page again.
       if (signal?.aborted) return { kind: 'taken', run };
       if (page.kind === 'unanswered') return { ...page, run };
       const next = await advanceRun(db, owner, run, page.page);
@@ -170,7 +170,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     };
   }
 
-  /** What was found before and lies outside the window, or was not come by: it may fit by now. */
+  /** Checks earlier findings that are outside the window or were not reached. They may match by now. */
   async function again(run: ReconcileRun, signal?: AbortSignal): Promise<Page> {
     const tally = createTally();
     const before = await unvisitedFindings(db, run, Number(run.cursor ?? 0), againMax);
@@ -191,7 +191,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     };
   }
 
-  /** The payment as it is now beside its order as it is then. */
+  /** Reads the payment, then its order. */
   async function look(object: string): Promise<Looked> {
     const answer = await provider.lookup(object);
     const view = viewIn(answer);
@@ -221,7 +221,7 @@ export function createReconcileReport(options: ReconcileReportOptions) {
     }
   }
 
-  /** The scheduled run, if one is due; null: none is. */
+  /** Starts the scheduled run if one is due. Null otherwise. */
   async function runIfDue(signal?: AbortSignal): Promise<ReconcileOutcome | null> {
     const run = await dueRun(db, owner, reconcileSchedule);
     return run && (await compare(run, () => {}, signal));
@@ -266,7 +266,7 @@ function viewIn(answer: ProviderAnswer): PaymentView | null {
 
 type Tally = ReturnType<typeof createTally>;
 
-/** What a page comes to. */
+/** Counts the results of a page. */
 function createTally() {
   const counts: Record<string, number> = {};
   const found: Misfit[] = [];

@@ -7,7 +7,7 @@ import { createPlaces } from './places.ts';
 
 export interface ReconcilerOptions {
   record: SalesRecord;
-  /** What `createCheckout` made: it drives operations by the same steps as a buyer's request. */
+  /** The result of `createCheckout`. Operations are driven by the same steps as a buyer's request. */
   checkout: Pick<CheckoutParts, 'payments' | 'expire'>;
   clock: Clock;
   log: Logger;
@@ -59,7 +59,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     return pass;
   }
 
-  /** What this process's former life had claimed. */
+  /** Releases the claims that this process held before it was restarted. */
   async function takeUp(): Promise<void> {
     if (first) await record.releaseClaims(payments.claimOf.owner);
     first = false;

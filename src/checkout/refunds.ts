@@ -27,7 +27,7 @@ export interface RefundsOptions {
   record: RefundRecord;
   orders: Pick<SalesRecord, 'findOrder' | 'operationsOf'>;
   reversals: Reversals;
-  /** Null: refunds are only decided here, and given back by the workers. */
+  /** Null if refunds are only decided here. The workers then send them. */
   provider: PaymentProvider | null;
   arbiter: Pick<Arbiter, 'project'>;
   clock: Clock;
@@ -41,7 +41,7 @@ export interface RefundsOptions {
 
 export interface RefundCommand extends RefundWish {
   order: OrderId;
-  /** The organiser's Idempotency-Key: a repeat answers the same refund. */
+  /** The organiser's Idempotency-Key. A repeat returns the same refund. */
   requestKey: string;
   actor: string;
   reason: string;
@@ -66,7 +66,7 @@ export type RefundPreview =
  * how it went. Every attempt carries its operation's id as reference, so that none is made twice whatever answer was lost.
  */
 export interface Refunds {
-  /** What it would come to; changes nothing. */
+  /** Computes the refund without changing anything. */
   preview(order: OrderId, wish: RefundWish): Promise<RefundPreview>;
   make(command: RefundCommand): Promise<RefundOutcome>;
   /** Another attempt of one that failed, by an organiser. */
@@ -93,7 +93,7 @@ const gapMaxMs = 45_000;
 /** A pending one may take days; the provider's event is quicker. */
 const pendingGapMs = 10_000;
 const pendingGapMaxMs = 6 * 3_600_000;
-/** A key that answers with an error so often replays it for ever. The provider's list shows that it did nothing. */
+/** A key that fails this often replays a stored error for ever. The provider's list shows that it had no effect. */
 const sameErrorsMax = 4;
 
 export function createRefunds(options: RefundsOptions): Refunds {
@@ -145,7 +145,10 @@ export function createRefunds(options: RefundsOptions): Refunds {
     return { tickets, orderFee: order.orderFee, refunds, taken, ...without };
   }
 
-  /** What somebody refunded at the provider a moment ago is not offered again. If it does not answer, the record decides. */
+  /**
+   * Reads refunds made at the provider first, so that their money is not offered again. If it does not respond, the record
+   * decides.
+   */
   async function lookFirst(order: Order): Promise<void> {
     if (!options.provider || (order.state !== 'paid' && order.state !== 'cancelled')) return;
     await inspect(order, await orders.operationsOf(order.order));
@@ -253,7 +256,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     }
   }
 
-  /** What the provider shows of an attempt. */
+  /** Applies the provider's view of an attempt. */
   function takeIn(operation: MoneyOperation, view: RefundView): Promise<RefundStanding> {
     const { operation: id } = operation;
     if (!believed(view, operation)) {
@@ -283,7 +286,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
   ): Promise<RefundStanding> {
     return settle({
       operation: operation.operation,
-      // What the provider has accepted stays so until it says otherwise.
+      // A refund that the provider has accepted stays accepted until the provider reports otherwise.
       state: operation.state === 'waiting' ? 'waiting' : 'unknown',
       dueMs: Math.min(gapMaxMs, firstGapMs * 2 ** Math.min(Math.max(operation.attempts - 1, 0), 10)),
       detail,
@@ -361,7 +364,7 @@ function tells(view: RefundView, { state }: MoneyOperation): boolean {
   return state === 'open' || state === 'unknown' || state === 'refused';
 }
 
-/** What a repeat with the same key has to bring again. */
+/** The fields that must be equal in a repeat with the same key. */
 function requestOf({ tickets, fees, goodwill, pays, seats, reason }: RefundCommand): string {
   const all = [tickets === 'all' ? tickets : [...tickets].sort(), fees, goodwill, seats, reason];
   const wish = pays === false ? [...all, 'unpaid'] : all;

@@ -24,9 +24,9 @@ const lookEveryMs = 60_000;
 const turnLateMs = 10 * 60_000;
 
 /**
- * Once a day the account's refunds and disputes by their own creation, page by page: a payment may be refunded or disputed months
- * after it was made, and the event that told of it may be lost. What the record does not know is handed to the inbox, which looks
- * at the payment as after an event. What is still open, an event or a later day ends: it is looked at every day.
+ * Lists the account's refunds and disputes once a day by their own creation time, page by page. A payment may be refunded or
+ * disputed months after it was made, and the event about it may be lost. Entries that the record does not have go to the inbox,
+ * which checks the payment as after an event. Open ones are checked every day until an event or a later run closes them.
  */
 export function createReversalListing(options: {
   db: Db;

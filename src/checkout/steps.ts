@@ -30,7 +30,7 @@ const spentEvery = 3;
 const firstGapMs = 2_000;
 /** Bounds P4: once the provider answers, an unknown payment ends within two of these. */
 const gapMaxMs = 45_000;
-/** While the buyer is at his bank; webhooks and the buyer's return are quicker. */
+/** Used while the buyer is at the bank's page. Webhooks and the buyer's return usually come first. */
 const waitingGapMs = 20_000;
 /** An opening that got no answer keeps its buyer from paying at all, and moves no money: it is tried again sooner. */
 const openingGapMaxMs = 10_000;
@@ -65,7 +65,7 @@ export interface StepsOptions {
   random: Random;
   /** Names this process; stable over restarts, so that it takes up at once what its former life had claimed. */
   owner: string;
-  /** A step decided seats or an order: tell the arbiter and whoever else wants to know. Never throws. */
+  /** Called after a step decided seats or an order, to inform the arbiter and other listeners. Never throws. */
   decided(changed: Changed): Promise<void>;
 }
 

@@ -34,11 +34,13 @@ export interface Arbiter {
    */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**
-   * Presents a receipt whose signature the caller has checked: answers the hold as it is. A Postgres that has just taken over
-   * from a lost Redis takes the seats again while grace lasts: of several receipts for a seat, and of several of one
-   * visitor, the one with the higher (epoch, grant) wins, so the answer is `recovering` until grace ends. Refused with
-   * `hold_gone`: a receipt whose deadline has passed, whose id is used up or has become an order, or that would exceed the
-   * holder's quota (S7); `taken`: a decision or a later hold has a seat of it. After grace a forgotten hold is `hold_gone`.
+   * Presents a receipt whose signature the caller has checked. Returns the hold unchanged if it exists. A Postgres that has
+   * just
+   * taken over from a lost Redis takes the seats again during grace. Of several receipts for a seat, and of several of one
+   * visitor, the one with the higher (epoch, grant) wins, so the outcome is `recovering` until grace ends. Returns `hold_gone`
+   * if
+   * the receipt's deadline has passed, its id is used up or has become an order, or it would exceed the holder's quota (S7).
+   * Returns `taken` if a decision or a later hold has one of its seats. After grace a forgotten hold is `hold_gone`.
    */
   recover(command: RecoverCommand): Promise<RecoverOutcome>;
   /**
@@ -59,15 +61,16 @@ export interface Arbiter {
    */
   release(command: ReleaseCommand): Promise<ReleaseOutcome>;
   /**
-   * What Postgres decided about seats. A change whose version is not higher than the seat's is ignored; `available` takes
-   * back only a projected state, never a hold; the others override a hold, which then can neither be extended nor found; what
-   * is left of it can be released, and lapses. `ended` names holds whose order was sold or closed: their quota entries end,
-   * for good. Unknown seats and holds are ignored. Idempotent; any order. Returns whether the partition's store has it: false is
-   * for whoever builds on it, or has to tell it again.
+   * Applies Postgres's decisions about seats. A change whose version is not higher than the seat's is ignored. `available`
+   * takes
+   * back only a projected state, never a hold. Other states override a hold, which then can neither be extended nor found; the
+   * rest of it can be released, and it expires. `ended` names holds whose order was sold or closed: their quota entries end
+   * for good. Unknown seats and holds are ignored. Idempotent, in any order. Returns whether the partition's store applied it.
+   * On false, callers that rely on the change must repeat it.
    */
   project(command: ProjectCommand): Promise<boolean>;
   /**
-   * Tidies up to `limit` expired holds and memories of used-up ids, oldest first, and answers how many. Never needed for
+   * Removes up to `limit` expired holds and remembered ids, oldest first, and returns their number. Not needed for
    * correctness.
    */
   sweep(event: EventNo, partition: PartitionNo, limit: number): Promise<number>;
@@ -79,7 +82,7 @@ export interface LoadCommand {
   event: EventNo;
   partition: PartitionNo;
   seats: { seat: SeatNo; version: number; state: DecidedState }[];
-  /** For stores that do not have the record beside them; others ignore it. */
+  /** Used by stores without the record. Others ignore it. */
   phase?: DecidedPhase;
 }
 /** The event's phase and the version of its controls: a version that is not higher than the store's is ignored. */
@@ -89,7 +92,7 @@ export interface DecidedPhase {
 }
 export type LoadOutcome = { kind: 'loaded'; seats: number } | Retry;
 
-/** What is asked for. Seat lists need no order; the adapter sorts and refuses repeats by assertion. */
+/** The seats that a command asks for. Lists need no order: the adapter sorts them and asserts that no seat is repeated. */
 export type Claim =
   /** Exactly these. */
   | { kind: 'seats'; seats: SeatNo[] }
@@ -121,7 +124,7 @@ export interface HoldCommand {
    * live, belong to this visitor and not be bound to an order.
    */
   replaces: HoldId | null;
-  /** Epoch ms of the arbiter's clock after which the claim must not be granted any more; null: no limit. */
+  /** Epoch ms by the arbiter's clock after which the claim must not be granted. Null means no limit. */
   notAfter: number | null;
 }
 
@@ -211,7 +214,7 @@ export interface ProjectCommand {
   ordered: HoldId[];
   /** Holds whose order was sold or closed: the quota entry ends. */
   ended: HoldId[];
-  /** For stores that do not have the record beside them; others ignore it. */
+  /** Used by stores without the record. Others ignore it. */
   phase?: DecidedPhase;
 }
 
@@ -225,7 +228,7 @@ export interface Snapshot {
   codes: Uint8Array;
 }
 
-// What a store implements. Its callers are the router (routed.ts), which knows the mode of each partition, and the rebuild.
+// The contract of a store. Its callers are the router (routed.ts), which knows each partition's mode, and the rebuild.
 
 /** The command under the epoch that the caller read. A store at another epoch returns `stale` and changes nothing. */
 export type UnderEpoch<Command> = Command & { epoch: number };

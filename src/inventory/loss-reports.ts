@@ -6,24 +6,24 @@ import type { StoreFault } from '../runtime/store-fault.ts';
 import type { PartitionModes } from './modes.ts';
 import type { ModeReader, PartitionRow } from './routed.ts';
 
-/** What a process says about a Redis that it finds lost: one report a second and partition, never waited for. */
+/** Reports of a process about a lost Redis: at most one per second and partition, sent without waiting. */
 export interface LossReports {
   /** A call failed. One that only met keys on the move is no loss. */
   fault(event: EventNo, row: PartitionRow, fault: StoreFault): void;
   /** A call was answered. */
   well(event: EventNo, row: PartitionRow): void;
   /**
-   * It does not know the epoch that the row, read anew, names, or has given fewer numbers under it than `granted`, which the
-   * others may not know yet.
+   * The Redis does not know the epoch in the row that was read again, or has given fewer numbers under it than `granted`, which
+   * other processes may not know yet.
    */
   forgot(event: EventNo, row: PartitionRow, granted: number): void;
-  /** The row names a Redis that this process was not given: the operator's to mend. */
+  /** The row names a Redis that is not configured in this process. The operator has to fix that. */
   unconfigured(event: EventNo, row: PartitionRow): void;
 }
 
 /** Two processes' reports of one epoch degrade the partition: more often than this they say nothing new. */
 const reportEveryMs = 1_000;
-/** A connection that breaks and is made anew at once is no loss: only faults that go on for this long are. */
+/** A connection that breaks and reconnects at once is not a loss. Only faults that last this long are reported. */
 const suspicionMs = 200;
 const complainEveryMs = 10_000;
 

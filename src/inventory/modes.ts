@@ -8,9 +8,9 @@ import type { ArbiterStore, DecidedPhase, Stale } from './arbiter.ts';
  */
 export interface PartitionModes {
   /**
-   * Somebody saw that the partition's Redis does not answer or lost its memory. Degrades at once when `term` rules (the
-   * leader's own probe), or when another process reported the same epoch within `witnessMs`; not within `settleMs` of a
-   * restore. Degrading: mode `postgres`, a new epoch, grace of `graceMs`; open orders are counted as the quota's entries again.
+   * Reports that the partition's Redis does not respond or lost its memory. Degrades at once if `term` is the current one (the
+   * leader's own probe), or if another process reported the same epoch within `witnessMs`; not within `settleMs` of a
+   * restore. Degrading sets mode `postgres`, a new epoch, and grace of `graceMs`, and counts open orders in the quota again.
    */
   report(command: ReportCommand): Promise<ReportOutcome>;
   /** A number that the partition's Redis has given under `epoch`, for all processes to know. Never lowers what is known. */
@@ -20,16 +20,14 @@ export interface PartitionModes {
    * an epoch that the store knows and the new one exceeds.
    */
   begin(at: PartitionTerm & { above?: number }): Promise<{ kind: 'begun'; epoch: number } | Refused>;
-  /**
-   * What Redis has to know, read while all goes on: the decided seats and then, after them, the holds and what is remembered of
-   * used-up ids.
-   */
+  /** Reads what Redis has to know while sales go on: the decided seats first, then the holds and the remembered used-up ids. */
   seats(event: EventNo, partition: PartitionNo): Promise<StoredSeats & { mark: string }>;
   holds(event: EventNo, partition: PartitionNo): Promise<StoredHold[]>;
   /**
-   * Second: `moving`. From now on hold, extend, release and reserve answer `retry`. Answers what has changed since the mark, or
-   * all.
-   * Refused unless `rebuild` is the last begun.
+   * Second step: sets `moving`. From now on hold, extend, release and reserve return `retry`. Returns the changes since the
+   * mark,
+   * or everything.
+   * Rejected unless `rebuild` is the latest one.
    */
   move(
     at: PartitionTerm & { rebuild: number; since?: string },
@@ -60,7 +58,7 @@ export interface ReportCommand {
   reporter: string;
   /** For the operator: `unreachable`, `timeout`, `forgot`, `untrusted`, `read_only`, `full`, `clock`. */
   reason: string;
-  /** The leader's; null: a witness only. */
+  /** The leader's term. Null if the reporter is only a witness. */
   term: number | null;
 }
 export type ReportOutcome =

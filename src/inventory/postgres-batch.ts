@@ -54,7 +54,7 @@ export function createHoldBatcher(options: {
       batch.forEach((one, index) => {
         const outcome = outcomes[index];
         if (outcome) one.resolve(outcome);
-        // It may wait for a seat's lock, and nobody behind it should.
+        // It may wait for a seat's lock, so it runs alone and delays no other claim.
         else void alone(one).then(one.resolve, one.reject);
       });
       return null;

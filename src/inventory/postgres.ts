@@ -130,7 +130,7 @@ export function createPostgresArbiter({ db, claimsPerCall }: PostgresArbiterOpti
   }
   const batcher = createHoldBatcher({ alone: holdAlone, many: holdMany, claimsPerCall });
 
-  /** A claim that came to no decision: the loser of a crowd at one seat is told so, however busy the store is. */
+  /** Handles a claim that got no decision: a loser among many claims for one seat gets `taken`, however busy the store is. */
   async function takenFrom(command: UnderEpoch<HoldCommand>): Promise<number[] | null> {
     const { event, partition, epoch, hold, visitor, claim, replaces } = command;
     if (claim.kind === 'units' || replaces !== null) return null;

@@ -41,7 +41,7 @@ export type RebuildOutcome =
 /** A call to the store each. */
 const loadedAtOnce = 2_000;
 const rememberedAtOnce = 100;
-/** Nobody can hold while a partition moves: a move that takes longer than this is given up. */
+/** While a partition moves, no seat in it can be held. A move that takes longer than this is aborted. */
 const pauseMaxMs = 2_000;
 
 /** Ends a rebuild: not a fault of a store. */
@@ -130,7 +130,9 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
   }
 }
 
-/** Answers the epoch. A database that was restored from a backup has an older one to give than the store knows: then once more. */
+/**
+ * Returns the new epoch. A database restored from a backup may give an older epoch than the store has; then this tries again.
+ */
 async function begin({ modes }: RebuildParts, { at, arbiter }: RebuildTarget): Promise<number> {
   const { event, partition } = at;
   let { epoch } = expect(await modes.begin(at), 'begun');

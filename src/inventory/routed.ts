@@ -12,7 +12,7 @@ export interface PartitionRow {
   partition: PartitionNo;
   mode: 'postgres' | 'moving' | 'redis';
   epoch: number;
-  /** The configured Redis that it is pinned to; null: the default one. */
+  /** Name of the configured Redis that it is pinned to. Null means the default one. */
   store: string | null;
   runIds: string[];
   /** A number that its Redis has given under `epoch`. */
@@ -21,7 +21,7 @@ export interface PartitionRow {
   graceUntil: number | null;
 }
 
-/** What is known about the modes of an event's partitions. */
+/** Reads the modes of an event's partitions. */
 export interface ModeReader {
   /**
    * A reading that began at `at` (monotonic ms), less than a second ago; at `notBefore` or later when that is given. Readers at
@@ -41,7 +41,7 @@ export interface RedisArbiter {
     known?: { epoch: number; granted: number },
   ): void;
 }
-/** By its name in a partition's row; null when this process was not given one of that name. */
+/** Finds an arbiter by the name in a partition's row. Null if this process has no store of that name. */
 export type RedisArbiters = (store: string | null) => RedisArbiter | null;
 
 export interface RoutedArbiterOptions {
@@ -52,7 +52,7 @@ export interface RoutedArbiterOptions {
   granted: PartitionModes['granted'];
   /** This process's name in its reports. */
   reporter: string;
-  /** Told of each sign of a lost Redis, before any report: the leader probes at once. Must not throw. */
+  /** Called at each sign of a lost Redis, before any report, so that the leader probes at once. Must not throw. */
   onLoss?: (event: EventNo, partition: PartitionNo) => void;
   /** Awaited before a claim in Redis: Postgres does not see what comes of it, and an event at rest needs its leader. */
   wake?: (event: EventNo) => Promise<void>;
@@ -60,11 +60,11 @@ export interface RoutedArbiterOptions {
   log: Logger;
 }
 
-/** "Granted" is answered only under a mode that was read less than this long ago. */
+/** "Granted" is returned only under a mode that was read less than this long ago. */
 const trustedForMs = 1_000;
-/** A Redis that does not answer is reported and given up within two seconds: how soon a buyer asks again. */
+/** Retry hint for the buyer. A Redis that does not respond is reported and replaced within two seconds. */
 const lostRetryMs = 500;
-/** Rows that change while a question is answered: how often it is asked again. */
+/** How often a question is repeated because the row changed during the reply. */
 const readsMax = 4;
 
 interface Routed {
@@ -77,10 +77,9 @@ interface Partition {
 }
 
 /**
- * The arbiter that the rest of the program calls: of each partition's stores the one that its row in Postgres names
- *. It decides nothing itself. What keeps it harmless when it is late or wrong: Postgres's own functions read the
- * row behind the event's lock, Redis compares the epoch within the script, and no hold becomes an order but through Postgres,
- * under the epoch of that instant.
+ * The arbiter that the rest of the program calls. It asks the store that the partition's row in Postgres names and decides
+ * nothing itself. A late or wrong router is harmless: Postgres's functions read the row behind the event's lock, Redis compares
+ * the epoch within the script, and a hold becomes an order only through Postgres, under the epoch of that instant.
  */
 export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
   const { postgres, redis, modes, wake = async () => {}, clock, log } = options;
@@ -154,8 +153,9 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
   }
 
   /**
-   * What one store says of the partition, together with the row that it was said under. `again`: an answer that another row may
-   * have turned meanwhile, so it counts only if the row, read afterwards, is the same.
+   * One store's reply about the partition, with the row under which it was asked. With `again`, a change of the row may have
+   * made
+   * the reply wrong, so it counts only if the row, read afterwards, is the same.
    */
   async function ask<Value>(
     event: EventNo,
@@ -284,7 +284,7 @@ function isPromise({ kind }: { kind: string }): boolean {
   return kind === 'granted' || kind === 'extended' || kind === 'recovered' || kind === 'released';
 }
 
-/** By this process's clock, for what a page is told meanwhile; who wins a seat is decided by Postgres's. */
+/** Uses this process's clock, for what a page shows meanwhile. Postgres's clock decides who wins a seat. */
 function isInGrace({ mode, graceUntil }: PartitionRow, clock: Clock): boolean {
   return mode === 'postgres' && graceUntil !== null && clock.now() < graceUntil;
 }

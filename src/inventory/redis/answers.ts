@@ -15,8 +15,8 @@ import type {
 import { type Code, codeOf } from './codes.ts';
 
 /**
- * What the scripts answer, read with suspicion: a reply of another shape than their headers say is a bug of ours or not our
- * Redis, and fails the request. Texts are texts; only the snapshot's are bytes.
+ * Parses the scripts' replies strictly. A reply of another shape than a script's header documents is a bug or another server,
+ * and fails the request. Replies are text; only the snapshot's are bytes.
  */
 export interface PartitionOf {
   event: EventNo;
@@ -60,7 +60,7 @@ export function batchOf(reply: unknown, requests: number): { grant: number; answ
   return { grant: countOf(answer[1], 'a grant'), answers: answer.slice(2) };
 }
 
-/** Null: nothing is kept there. */
+/** Null if the store has no record of the partition. */
 export function projectedOf(reply: unknown): { grant: number; epoch: number } | null {
   const { code, answer } = answerOf(reply);
   if (code === 'stale') return null;
@@ -68,7 +68,7 @@ export function projectedOf(reply: unknown): { grant: number; epoch: number } | 
   return { grant: countOf(answer[1], 'a grant'), epoch: countOf(answer[2], 'an epoch') };
 }
 
-/** Of a call that has nothing to say but that it was done. */
+/** Parses the reply of a call that returns no value. */
 export function doneOf(reply: unknown): Stale | null {
   const { code, answer } = answerOf(reply);
   if (code === 'stale') return staleOf(answer);
@@ -145,7 +145,7 @@ export function holdOutcomeOf(
   }
 }
 
-/** A hold that is told to nobody but its visitor. */
+/** A hold that only its visitor may see. */
 function ownHoldOf(answer: unknown[], at: PartitionOf & { visitor: string }): Hold {
   const hold = holdOf(answer, at);
   assert(hold.visitor === at.visitor, 'a hold of this visitor');
@@ -196,7 +196,7 @@ const zero = '0'.charCodeAt(0);
 const foreign = 'x'.charCodeAt(0);
 const held = seatStates.indexOf('held');
 
-/** The picture put together, and whether it waits for a sweep; null: the partition does not answer. */
+/** Assembles the snapshot, and whether expired holds wait for a sweep. Null if the partition is not loaded. */
 export function snapshotOf(reply: unknown): { snapshot: Snapshot; unswept: boolean } | null {
   const [epochSeen, at, text, bits, lapsed, more] = listOf(reply, 'a snapshot');
   const epoch = countOf(epochSeen, 'an epoch');

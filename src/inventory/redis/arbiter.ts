@@ -38,7 +38,7 @@ import { partitionKeys, partitionTag, probeKey, readScripts, type ScriptName } f
 
 export interface RedisArbiterOptions {
   store: RedisStore;
-  /** Of all keys: several engines may share a Redis. */
+  /** Prefix of all keys, because several engines may share a Redis. */
   prefix: string;
   clock: Pick<Clock, 'after'>;
   /** Claims in one call at most; 1 sends each alone. */
@@ -332,7 +332,7 @@ function checkedEpoch<At extends { epoch: number }>(at: At): At {
 
 const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Before anything is gathered: a request that cannot be sent must not fail those beside it. */
+/** Runs before requests are batched, because one that cannot be sent must not fail the others of its batch. */
 function checkedIds<Command extends { epoch: number }>(
   command: Command,
   ids: readonly (string | null)[],

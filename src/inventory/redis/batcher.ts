@@ -17,7 +17,7 @@ export interface BatcherOptions<Request, Answer> {
   requestsMax?: number;
 }
 
-/** What a call costs beside its claims is shared (bench `arbiter`); more than this only makes the others wait. */
+/** Claims in one call share its fixed cost (bench `arbiter`). A larger batch only makes the others wait. */
 const requestsPerCall = 64;
 const weightPerCall = 2_048;
 /** Enough to keep Redis busy; more would only wait there, on the time that a call may take. */
@@ -39,8 +39,8 @@ interface Line<Request, Answer> {
 }
 
 /**
- * What is asked while nothing is under way goes at once, together with all that the same turn of the process asks; while calls
- * are under way, requests are gathered for a tick or until they fill a call. Several calls of a line may be under way: Redis
+ * While no call is under way, a request is sent at once, with all others of the same event-loop turn. While calls are under
+ * way, requests are collected for one tick or until they fill a call. Several calls of a line may be under way, and Redis
  * runs them in the order sent.
  */
 export function createBatcher<Request, Answer>(

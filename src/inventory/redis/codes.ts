@@ -3,7 +3,7 @@ import { allows, phases } from '../../core/phase.ts';
 import type { Claim } from '../arbiter.ts';
 import type { StoredHold } from '../modes.ts';
 
-/** What a script answers, by number: the one table of both sides. */
+/** Result codes of the scripts, as numbers. TypeScript and Lua share this table. */
 export const codes = {
   done: 0,
   stale: 1,

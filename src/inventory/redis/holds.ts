@@ -23,7 +23,7 @@ export async function readRedisHolds(
 ): Promise<StoredHold[]> {
   const tag = partitionTag(prefix, at.event, at.partition);
   const script = readScript();
-  // By id: a page may repeat what another one had.
+  // Keyed by id, because a page may repeat an entry of an earlier one.
   const holds = new Map<string, StoredHold>();
   let cursor = '0';
   let run = '';
@@ -60,7 +60,7 @@ function holdOf(fields: string[]): StoredHold | null {
   const [grantedAt, deadline, grant, order, seats] = rest;
   const state = heldStates[Number(kind) - 1];
   assert(state, `hold ${hold} in a known state, not ${kind}`);
-  // What is left of one that has ended before its record came: nobody's.
+  // The remainder of a hold that ended before its record arrived. It has no owner.
   if (visitor === '' && seats === '') return null;
   return {
     hold,

@@ -1,8 +1,8 @@
--- choose: which seats a claim takes; stands behind partition.lua in front of hold.lua.
--- RULES A set bit refuses at once unless some lease has lapsed; then the seat's own deadline decides (S4). The seats of `own`,
+-- choose: which seats a claim takes; follows partition.lua and precedes hold.lua.
+-- RULES A set bit rejects at once unless some lease has expired; then the seat's own deadline decides (S4). The seats of `own`,
 --       the visitor's hold, count as free.
---       The whole bitmap is read once a call, a few kilobytes: a bit that was set then is set still, unless the call itself
---       has freed a seat since; one that was clear is looked at again.
+--       The whole bitmap, a few kilobytes, is read once a call. A bit that was set then is still set, unless the call itself
+--       has freed a seat since; a bit that was clear is checked again.
 local bits = call('GETRANGE', BITS, 0, -1)
 local first_due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
 local some_lapsed = first_due ~= nil and tonumber(first_due) <= now

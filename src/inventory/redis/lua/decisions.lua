@@ -1,6 +1,6 @@
--- decisions: how what Postgres decided enters a partition; stands behind partition.lua in load, project, open.
+-- decisions: applies Postgres's decisions to a partition; follows partition.lua in load, project, open.
 -- RULES A version that is not higher is ignored. `available` takes back a decision, never a hold; the others end the seat's
---       lease, and its hold then no longer stands (S5). A seat that is not of this partition is ignored.
+--       lease, and its hold is then no longer valid (S5). A seat of another partition is ignored.
 local has_decided = false
 local function decide(seat, version, code)
   if seat > last_seat then return end

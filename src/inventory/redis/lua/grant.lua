@@ -1,4 +1,4 @@
--- grant: the quotas of holder and address range, and what a granted claim writes; stands behind units.lua in front of hold.lua.
+-- grant: the quotas of holder and address range, and the writes of a granted claim; follows units.lua and precedes hold.lua.
 -- RULES S3 S6 S7
 local function used_of(ids)
   local used = 0
@@ -37,7 +37,7 @@ local function grant(at, seats, deadline, ids, list, own_id, own)
   end
   last_grant = last_grant + 1
   local r = { HELD.live, visitor, holder, ARGV[at + 3], granted, deadline, last_grant, '', seats, address }
-  -- Numbers become texts once: Redis would print each anew, at more cost than the command itself.
+  -- Formats each number once. Otherwise Redis would format it in every command, which costs more than the command itself.
   local until_text = string.format('%d', deadline)
   local lease = until_text .. ':' .. hold
   local fields = { 'h' .. hold, pack(r), 'v' .. visitor, hold, 'q' .. holder, ids .. hold .. ',' }

@@ -20,7 +20,7 @@ end
 local function past_answer(at, hold, r)
   if r[VISITOR] ~= ARGV[at + 1] then return { CODE.mismatch } end
   if r[KIND] == HELD.tombstone then return { CODE.hold_gone } end
-  -- Of a hold that came back by its receipt it is not known what was asked.
+  -- A hold that was recovered from its receipt does not have the original request.
   if r[REQUEST] ~= '' and r[REQUEST] ~= ARGV[at + 3] then return { CODE.mismatch } end
   if stands(hold, r) then return hold_answer(CODE.repeated, hold, r) end
   return { CODE.hold_gone }

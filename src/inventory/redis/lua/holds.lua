@@ -1,10 +1,11 @@
--- holds: the records of holds that are there, some at a time; for audits. Reads only.
+-- holds: the records of existing holds, page by page, for audits. Reads only.
 -- KEYS    those of partition.lua
--- ARGV    1 epoch of the floor   2 floor   3 cursor of the last answer, 0 at first   4 fields looked at, about
--- RETURNS {epoch (0: not answering), cursor (0: that was all), the server's run id, then for each: hold, state (index of heldStates), visitor, holder,
+-- ARGV    1 epoch of the floor   2 floor   3 cursor of the last reply, 0 at first   4 approximate number of fields to read
+-- RETURNS {epoch (0: not loaded), cursor (0: end), the server's run id, then for each: hold, state (index of heldStates),
+-- visitor, holder,
 --         request, granted at, deadline, grant, order or '', seats}
--- RULES   Of each record that is there all the time it is answered once at least, between two calls others may come and go. A
---         cursor means nothing to another server: where the slot moved meanwhile, reading begins anew.
+-- RULES   A record that exists during the whole scan is returned at least once; others may come and go between calls. A
+--         cursor is valid for one server only: if the slot moved meanwhile, reading starts again.
 if answering == 0 then return { 0, '0', '' } end
 local page = call('HSCAN', STATE, ARGV[3], 'MATCH', 'h*', 'COUNT', ARGV[4])
 local found = { answering, page[1], string.match(call('INFO', 'server'), 'run_id:(%x+)') }

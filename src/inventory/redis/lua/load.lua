@@ -10,7 +10,7 @@ if not list or #list % 3 ~= 0 then return redis.error_reply('ERR load: malformed
 local highest = last_seat
 for i = 1, #list, 3 do highest = math.max(highest, list[i]) end
 if highest > last_seat then
-  -- What lies between is of another partition until it is loaded; so are the bits of the last byte.
+  -- Seats in between belong to another partition until they are loaded; so do the bits of the last byte.
   local from, to = math.ceil((last_seat + 1) / 8), math.floor(highest / 8)
   if to >= from then call('SETRANGE', BITS, from, string.rep('\255', to - from + 1)) end
   call('APPEND', CODES, string.rep('x', highest - last_seat))

@@ -1,21 +1,22 @@
--- partition: what all scripts of one partition share; stands in front of each, behind the tables of codes.ts.
+-- partition: shared by all scripts of one partition; precedes each, after the tables of codes.ts.
 -- KEYS  1 meta   hash: epoch, ready (0 while loading), phase, phase_version, grant (the last number given to a grant or to
---                any other change that a caller builds on), last (the highest seat number)
---       2 bits   bit n is 1: seat n is not plainly free: decided, leased (also lapsed and unswept), or not of this partition
---       3 codes  a character a seat: its decided state's index in seatStates, or x: not of this partition
---       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version when not 1, h<hold> record, v<visitor> his live hold,
---                q<holder> the holds that may count in his quota, each with a comma behind,
---                a<address> likewise those of an address range, each as 'hold:seats,'
---       5 due    zset hold → ms: of a lease its deadline; of a memory when it is forgotten; of an order without a lease, and of
---                a hold whose order has ended: none;
---                and a member of dashes that is never due, so that the key is always there
+--                any other change that a caller relies on), last (the highest seat number)
+--       2 bits   bit n is 1 unless seat n is plainly free: decided, leased (also expired and unswept), or of another partition
+--       3 codes  a character per seat: its decided state's index in seatStates, or x for a seat of another partition
+--       4 state  hash: s<seat> lease 'deadline:hold', d<seat> version if not 1, h<hold> record, v<visitor> their live hold,
+--                q<holder> the holds that may count in their quota, each followed by a comma,
+--                a<address> the same for an address range, each as 'hold:seats,'
+--       5 due    zset hold → ms: for a lease its deadline; for a remembered id when it is removed; no entry for an order
+-- without
+--                a lease and for a hold whose order has ended;
+--                and a member of dashes that is never due, so that the key always exists
 -- ARGV  1 epoch   2 floor: a number that the caller knows was given under that epoch, 0 for none; then the script's own
--- RULES A partition that has given fewer numbers than the floor is an older copy of itself (D1): it answers nothing.
---       A lease lapses by Redis's TIME alone (S3, S4). s<seat> exists only while the seat's decided state is available, and
---       names the last hold that took it with that hold's own deadline. While the earliest of `due` lies ahead no lease has
---       lapsed. A script reads its whole input before it writes, so that it never ends half-way.
---       `state` would be a listpack, searched from end to end, until it has 512 fields (hash-max-listpack-entries): begin.lua
---       puts a long field into it, which makes it a hash table from the start; so is `due` a skip list.
+-- RULES A partition that has given fewer numbers than the floor is an older copy of itself (D1) and returns no data.
+--       A lease expires by Redis's TIME alone (S3, S4). s<seat> exists only while the seat's decided state is available, and
+--       names the last hold that took it with that hold's own deadline. While the earliest of `due` is in the future, no lease
+--       has expired. A script reads its whole input before it writes, so that it never ends half-way.
+--       `state` would be a listpack with linear search until it has 512 fields (hash-max-listpack-entries). begin.lua
+--       puts a long field into it, which makes it a hash table from the start; likewise `due` is a skip list.
 local META, BITS, CODES, STATE, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local KIND, VISITOR, HOLDER, REQUEST, GRANTED, DEADLINE, GRANT, ORDER, SEATS, ADDRESS =
@@ -63,7 +64,7 @@ local function covered(hold, r)
   end
   return seats
 end
--- What its owner may be told is his: an order's, or a live lease that no decision has taken a seat from.
+-- A hold that its owner may see: one with an order, or a live lease of which no decision has taken a seat.
 local function stands(hold, r)
   return r[KIND] == HELD.ordered or (is_live(r) and #covered(hold, r) == #r[SEATS])
 end

@@ -1,5 +1,6 @@
--- recover: answers the hold of a receipt as it is; one that has become an order is gone, and the order says the rest. What this store has forgotten it does not take again: that is for
--- Postgres, in the grace after a loss.
+-- recover: returns the hold of a receipt unchanged. One that has become an order is gone; the order holds the rest. This store
+-- does
+-- not take a forgotten hold again; only Postgres does, in the grace after a loss.
 -- KEYS    those of partition.lua
 -- ARGV    1 epoch   2 floor   3 hold   4 visitor
 -- RETURNS {stale, epoch}, {recovered, hold…} or {hold_gone}

@@ -1,7 +1,7 @@
--- units: any free ones of a general admission area, from the start given and around; stands behind choose.lua.
--- RULES Bytes of the bitmap that are full are skipped by one search. Lapsed leases (S4) are found through `due` while few have
---       lapsed; otherwise by reading the area's leases from the claim's own start on, until enough are found, and to its end
---       at most once a call. Of a seat that is leased anew in this call the lease says so itself.
+-- units: any free ones of a general admission area, from the given start and around; follows choose.lua.
+-- RULES Full bytes of the bitmap are skipped by one search. Expired leases (S4) are found through `due` while few have
+--       expired; otherwise by reading the area's leases from the claim's own start on, until enough are found, and to its end
+--       at most once a call. If a seat is leased again in this call, its lease shows that.
 local FEW, WINDOW = 30, 250
 local lapsed_of = {}
 
@@ -50,7 +50,7 @@ local function read_leases(from, to, lapsed)
   end
 end
 
--- Lapsed seats of the area, among them the first `most` from `start` on that count beside the plain ones of `places`.
+-- Expired seats of the area, including the first `most` from `start` on that count in addition to the plain ones of `places`.
 local function lapsed_within(first, count, start, most, places)
   local key, lapsed, to = first .. ':' .. count, {}, math.min(first + count, last_seat + 1)
   if not some_lapsed or lapsed_of[key] then return lapsed_of[key] or lapsed end
