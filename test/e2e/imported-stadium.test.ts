@@ -97,6 +97,8 @@ test('a stadium from a box office’s list is imported, published and opened by 
   await page.getByText('Town Ground was imported.').waitFor();
 
   await page.getByRole('link', { name: 'New event' }).click();
+  // The page of the plans has a field "Name" as well.
+  await page.getByRole('heading', { name: 'Create an event' }).waitFor();
   await page.getByLabel('Name', { exact: true }).fill('Home Game');
   await page.getByLabel('Address', { exact: true }).fill('home-game');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });

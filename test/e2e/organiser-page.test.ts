@@ -56,6 +56,8 @@ test('an organiser takes a plan from file to sale: sign in, dry run, import, dra
   await page.getByText('Small Arena was imported.').waitFor();
 
   await page.getByRole('link', { name: 'New event' }).click();
+  // The page of the plans has a field "Name" as well.
+  await page.getByRole('heading', { name: 'Create an event' }).waitFor();
   await page.getByLabel('Name', { exact: true }).fill('Opening Night');
   await page.getByLabel('Address', { exact: true }).fill('opening-night');
   await page.getByLabel('Seating plan').selectOption({ index: 1 });
