@@ -44,7 +44,7 @@ export function orders(clause: Clause): void {
     },
   );
 
-  clause('an ordered hold does not stand in the way of the visitor’s next one', async (world) => {
+  clause('an ordered hold does not prevent the visitor’s next one', async (world) => {
     const { load, hold, extend, project } = commandsOf(world);
     await load(3);
     await hold(1, 'visitor-a', seatsOf(0));
@@ -142,7 +142,7 @@ export function projecting(clause: Clause): void {
     assert.equal(await find(1), null);
     assert.deepEqual(await extend(1, 'visitor-a', 100), { kind: 'hold_gone' });
     assert.deepEqual(await hold(1, 'visitor-a', seatsOf(0, 1)), { kind: 'hold_gone' });
-    // It does not stand in the way of a new one, and what is left of it can be given back.
+    // It does not prevent a new one, and the rest of it can be released.
     assert.equal((await hold(2, 'visitor-a', seatsOf(2))).kind, 'granted');
     assert.deepEqual(await release(1, 'visitor-a'), { kind: 'released', seats: [1] });
     assert.deepEqual(await codes(), [4, 0, 1, 0]);

@@ -8,8 +8,9 @@ import { postgresWorld, testDb } from './arbiter-postgres-world.ts';
 import { commandsOf, idOf, minute, seatsOf } from './arbiter-world.ts';
 
 /**
- * Random histories with a loss in the middle, compared answer by answer: holds and releases that leave receipts behind; then all
- * of these in any order, with releases and decisions among them; then the end of grace. ONSALE_TEST_SEED replays one.
+ * Random histories with a loss in the middle, compared result by result: holds and releases that leave receipts behind; then
+ * all
+ * of these in any order, mixed with releases and decisions; then the end of grace. ONSALE_TEST_SEED replays one.
  */
 const seats = 10;
 const visitors = ['visitor-a', 'visitor-b', 'cid', 'visitor-d'];

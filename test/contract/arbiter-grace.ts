@@ -144,7 +144,7 @@ export function grace(clause: Clause): void {
   });
 
   clause(
-    'D1: of the receipts for a seat the latest grant wins, and whoever loses one loses all',
+    'D1: the latest grant wins a seat with several receipts, and a receipt that loses one seat loses all',
     async (world) => {
       const { load, hold, release, recover, codes } = commandsOf(world);
       await load(6);
@@ -195,7 +195,7 @@ export function grace(clause: Clause): void {
       await release(1, 'visitor-a');
       const honest = grantedHold(await hold(2, 'visitor-b', seatsOf(0)));
       await lose(world);
-      // Both of his receipts, and one whose number a store of an earlier epoch had given.
+      // Both receipts of the visitor, and one whose number a store of an earlier epoch had given.
       for (const receipt of [collected, again.hold, { ...collected, grant: 1_000_000 }])
         await recover(receipt);
       assert.equal((await recover(honest)).kind, recovering);
@@ -205,7 +205,7 @@ export function grace(clause: Clause): void {
     },
   );
 
-  clause('D1: a visitor keeps the hold of his latest receipt only', async (world) => {
+  clause('D1: a visitor keeps only the hold of their latest receipt', async (world) => {
     const { load, hold, release, recover, codes } = commandsOf(world);
     await load(6);
     const receipts: Hold[] = [];
@@ -223,7 +223,7 @@ export function grace(clause: Clause): void {
   });
 
   clause(
-    'S7: the holder’s quota is counted, and his earlier grants give way to later ones',
+    'S7: the holder’s quota is counted, and their earlier grants give way to later ones',
     async (world) => {
       const { load, hold, recover, codes } = commandsOf(world);
       await load(8);
@@ -243,18 +243,21 @@ export function grace(clause: Clause): void {
     },
   );
 
-  clause('D1: a decision during grace takes a recovered seat away, and its owner is told', async (world) => {
-    const { load, hold, project, recover, codes } = commandsOf(world);
-    await load(4);
-    const mine = grantedHold(await hold(1, 'visitor-a', seatsOf(0, 1)));
-    await lose(world);
-    await recover(mine);
-    await project([[1, 2, 'sold']]);
-    assert.deepEqual(await recover(mine), { kind: 'taken', seats: [1] });
-    await endGrace(world);
-    assert.deepEqual(await recover(mine), { kind: 'taken', seats: [1] });
-    assert.deepEqual(await codes(), [1, 3, 0, 0]);
-  });
+  clause(
+    'D1: a decision during grace takes a recovered seat away, and its owner learns it',
+    async (world) => {
+      const { load, hold, project, recover, codes } = commandsOf(world);
+      await load(4);
+      const mine = grantedHold(await hold(1, 'visitor-a', seatsOf(0, 1)));
+      await lose(world);
+      await recover(mine);
+      await project([[1, 2, 'sold']]);
+      assert.deepEqual(await recover(mine), { kind: 'taken', seats: [1] });
+      await endGrace(world);
+      assert.deepEqual(await recover(mine), { kind: 'taken', seats: [1] });
+      assert.deepEqual(await codes(), [1, 3, 0, 0]);
+    },
+  );
 
   clause('D1: a receipt from after the extension brings its deadline and its order along', async (world) => {
     const { load, hold, extend, recover } = commandsOf(world);

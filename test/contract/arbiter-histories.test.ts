@@ -10,10 +10,10 @@ import { connectedStore, type RedisWorld, redisWorld } from './arbiter-redis-wor
 import { type ArbiterWorld, commandsOf, idOf, minute, seatsOf } from './arbiter-world.ts';
 
 /**
- * Random histories, the same in a store and in the reference, compared answer by answer and picture by picture.
+ * Random histories, the same in a store and in the reference, compared result by result and snapshot by snapshot.
  * ONSALE_TEST_SEED replays one.
- * The stores' clocks differ, so that of times only lengths are compared; time passes in steps that meet no deadline within
- * 8 seconds, which is more than a history takes.
+ * The stores' clocks differ, so only durations are compared; time passes in steps that stay at least
+ * 8 seconds away from every deadline, which is more than a history takes.
  */
 const stepMs = 77_000;
 const seats = 14;
@@ -63,11 +63,11 @@ for (const seed of seeds) {
   );
 }
 
-/** What an epoch's change is to a world: everything held is over… */
+/** The effect of a new epoch on a world: every hold is over… */
 const newEpoch: Step = async (_, world) => {
   world.epoch = await world.setMode('postgres');
 };
-/** …or, where holds and memories are taken along to a store that is built anew, nothing that anybody may notice. */
+/** …or, if holds and memories are copied to a store that is rebuilt, no visible effect. */
 const takenAlong: Step = async (_, world) => {
   if (!('rebuild' in world)) return;
   const rebuilt = world as RedisWorld;

@@ -94,7 +94,7 @@ export function claims(clause: Clause): void {
     assert.deepEqual(await hold(5, 'visitor-f', { ...units, quantity: 7 }), { kind: 'taken', seats: [] });
   });
 
-  clause('the same id and request again answer the same hold, whatever has changed since', async (world) => {
+  clause('the same id and request again return the same hold, whatever has changed since', async (world) => {
     const { load, hold } = commandsOf(world);
     await load(4);
     const first = grantedHold(await hold(1, 'visitor-a', seatsOf(1, 2)));
@@ -113,24 +113,27 @@ export function claims(clause: Clause): void {
     assert.deepEqual(await codes(), [0, 1, 0, 0]);
   });
 
-  clause('one live hold a visitor: the same seats repeat it, others are told of it', async (world) => {
-    const { load, hold, codes } = commandsOf(world);
-    await load(6);
-    const first = grantedHold(await hold(1, 'visitor-a', seatsOf(1, 2)));
-    assert.deepEqual(await hold(2, 'visitor-a', seatsOf(2, 1)), {
-      kind: 'granted',
-      hold: first,
-      repeated: true,
-    });
-    for (const claim of [seatsOf(3), seatsOf(1), seatsOf(1, 2, 3)]) {
-      assert.deepEqual(await hold(3, 'visitor-a', claim), { kind: 'hold_exists', hold: first });
-    }
-    const groups = { kind: 'groups' as const, groups: [[1, 2]] };
-    assert.deepEqual(await hold(3, 'visitor-a', groups), { kind: 'hold_exists', hold: first });
-    // Under another account it is still the same browser.
-    assert.equal((await hold(4, 'visitor-a', seatsOf(4), { holder: 'account' })).kind, 'hold_exists');
-    assert.deepEqual(await codes(), [0, 1, 1, 0, 0, 0]);
-  });
+  clause(
+    'one live hold per visitor: the same seats repeat it, other seats are refused with it',
+    async (world) => {
+      const { load, hold, codes } = commandsOf(world);
+      await load(6);
+      const first = grantedHold(await hold(1, 'visitor-a', seatsOf(1, 2)));
+      assert.deepEqual(await hold(2, 'visitor-a', seatsOf(2, 1)), {
+        kind: 'granted',
+        hold: first,
+        repeated: true,
+      });
+      for (const claim of [seatsOf(3), seatsOf(1), seatsOf(1, 2, 3)]) {
+        assert.deepEqual(await hold(3, 'visitor-a', claim), { kind: 'hold_exists', hold: first });
+      }
+      const groups = { kind: 'groups' as const, groups: [[1, 2]] };
+      assert.deepEqual(await hold(3, 'visitor-a', groups), { kind: 'hold_exists', hold: first });
+      // Under another account it is still the same browser.
+      assert.equal((await hold(4, 'visitor-a', seatsOf(4), { holder: 'account' })).kind, 'hold_exists');
+      assert.deepEqual(await codes(), [0, 1, 1, 0, 0, 0]);
+    },
+  );
 
   clause('a claim of nothing, of a seat twice, or of groups of unequal size is a bug', async (world) => {
     const { load, hold, codes } = commandsOf(world);

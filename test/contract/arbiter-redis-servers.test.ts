@@ -76,7 +76,7 @@ async function openNeighbour({ server, store }: Place, event: number, partition:
   assert.equal(held.kind, 'granted');
 }
 
-/** What the server knows of the event, key by key. */
+/** The server's data about the event, key by key. */
 async function keysOf({ client }: Place, event: number): Promise<[key: string, value: string][]> {
   const keys = (await client.keys(`{test:${event}:*`)).sort();
   return await Promise.all(

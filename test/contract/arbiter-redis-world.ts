@@ -34,7 +34,7 @@ export interface Dump {
 const prefix = 'test';
 let events = 0;
 
-/** A store that trusts nobody yet, connected. */
+/** A connected store that trusts no server yet. */
 export async function connectedStore(server: { url: string }): Promise<RedisStore> {
   const store = createRedisStore({
     name: 'default',

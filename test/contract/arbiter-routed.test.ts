@@ -12,7 +12,7 @@ const db = testDb(database, 6);
 after(() => db.close());
 const events = createEvents({ db, clock: systemClock });
 
-/** What is read is as old as a reading may be, unless the router asks for a newer one. */
+/** Mode readings are as old as allowed, unless the router asks for a newer one. */
 arbiterSuite('routed', async () => {
   const world = await postgresWorld(database, db);
   const arbiter = createRoutedArbiter({

@@ -5,9 +5,9 @@ import { claims, owners, quotas, replacing, time } from './arbiter-holding.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
 /**
- * What each adapter has to do, clause by clause. `makeWorld` makes a new event without seats, open, under a first epoch.
- * `skip`: why the adapter's store cannot be had here. `without` leaves out what is asked only of a store that a lost one falls
- * back to.
+ * The contract of every adapter, clause by clause. `makeWorld` makes a new event without seats, open, under a first epoch.
+ * `skip`: the reason why the adapter's store is not available here. `without` leaves out the clauses for a store that takes
+ * over from a lost one.
  */
 export function arbiterSuite(
   adapter: string,

@@ -24,8 +24,8 @@ export interface ArbiterWorld {
   /** A new epoch when it is not the same mode again. */
   setMode(mode: 'postgres' | 'moving'): Promise<number>;
   /**
-   * As if a Redis that arbitrated so far had been lost: all leases and memories forgotten, a new epoch, grace for `graceMs`.
-   * Absent: a store that is never fallen back to.
+   * Simulates the loss of a Redis that arbitrated: all leases and memories forgotten, a new epoch, grace for `graceMs`.
+   * Undefined for a store that never takes over from another.
    */
   lose?(graceMs: number): Promise<number>;
 }

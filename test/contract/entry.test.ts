@@ -64,7 +64,7 @@ async function refund(order: string, tickets: string[]): Promise<void> {
   assert.equal(outcome.kind, 'made');
 }
 
-test('a ticket at twenty gates at once lets in at exactly one; all others are told which and when', async () => {
+test('a ticket scanned at twenty gates at once is admitted at exactly one; all others learn which and when', async () => {
   const { event, tickets } = await sold([1]);
   const answers = await Promise.all(
     Array.from({ length: 20 }, (_, i) => enter(event, tickets[0]!, `Gate ${i}`, `scan ${i}`)),
@@ -115,7 +115,7 @@ test('a gate does not decide between the two halves of a refund: it waits for it
   assert.equal((await asked).kind, 'revoked');
 });
 
-test('nobody enters a cancelled event, with an unpaid ticket, or with one that is not in the record', async () => {
+test('no ticket of a cancelled event, no unpaid ticket, and no ticket outside the record is admitted', async () => {
   const { event, order, tickets } = await sold([1, 2]);
   assert.equal((await enter(event, tickets[0]!)).kind, 'valid');
   const why = async (ticket: string) => {
@@ -144,7 +144,7 @@ test('a check-in that was a mistake is taken back once, with its reason in the a
   const taken = await undo(event, ticket, first.at);
   assert.deepEqual(taken, { kind: 'undone', at: first.at, gate: 'North', seat: 1, next: null });
   assert.equal((await entryCounts(db, event)).entered, 0);
-  // The scan that was taken back, sent once more by a gate that got no answer, lets nobody in.
+  // A gate that got no response sends the scan again after it was taken back. It is not admitted.
   const repeat = await enter(event, ticket, 'North', 'scan 1');
   assert.ok(repeat.kind === 'undone' && repeat.at === first.at && repeat.gate === 'North');
   assert.equal((await entryCounts(db, event)).entered, 0);
@@ -165,7 +165,7 @@ test('a check-in that was a mistake is taken back once, with its reason in the a
   );
 });
 
-test('scans of gates without a network: the earliest use counts in whatever order they come, doubles are told, repeats change nothing', async () => {
+test('scans of gates without a network: the earliest use counts in whatever order they arrive, double uses are reported, repeats change nothing', async () => {
   const { event, order, tickets } = await sold([1, 2, 3]);
   const [twice, once, back] = tickets as [string, string, string];
   const start = Date.now() - 60_000;
@@ -240,7 +240,7 @@ test('scans of gates without a network: the earliest use counts in whatever orde
   );
 });
 
-test('a scan that is repeated at another gate is another scan: scanners that share a key let nobody in twice', async () => {
+test('a scan that is repeated at another gate is another scan: scanners that share a key do not admit a ticket twice', async () => {
   const { event, tickets } = await sold([1, 2]);
   const [atDoor, onLists] = tickets as [string, string];
   const first = await enter(event, atDoor, 'North', '1');
@@ -318,7 +318,7 @@ test('lists and gates that meet at the same tickets: each use is recorded once, 
   assert.ok(used.kind === 'used' && used.gate === 'B');
 });
 
-test('of new ticket keys that are recorded at once, all but one are told of another; a known one is new no more', async () => {
+test('of new ticket keys that are recorded at once, all but one learn of another; a known one is no longer new', async () => {
   const keys = Array.from({ length: 8 }, (_, n) => ({ keyId: `0000000${n}`, publicKey: `key ${n}` }));
   const seen = await Promise.all(keys.map((key) => ticketKeySeen(db, key)));
   assert.ok(seen.every(({ first }) => first));

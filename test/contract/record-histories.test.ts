@@ -234,7 +234,7 @@ function onOperation(
   }
 }
 
-/** What both must agree on: all but the instants themselves, and the event's public name. */
+/** The fields that both must agree on: all except the instants themselves and the event's public name. */
 function comparable(answer: unknown): unknown {
   const plain = JSON.parse(
     JSON.stringify(answer ?? null, (name, value) => {
@@ -264,7 +264,7 @@ test('random histories: Postgres answers each step as the model does (P1, P2, P3
   const seen = new Set<string>();
   const step = fc.record({ do: fc.constantFrom(...acts), n: fc.nat(5), m: fc.nat(11) });
   const on: Step = { do: 'advance', n: 0, m: 1 };
-  // Another attempt beside one that is under way: chance comes to it in one of a hundred histories only.
+  // A second attempt while one is under way. Chance produces it in only one of a hundred histories.
   const twicePaid: Step[] = [on, on, on, on, { do: 'authorise', n: 0, m: 1 }];
   const someHistories = () =>
     fc.assert(

@@ -37,7 +37,7 @@ for (const [name, make] of [
     endKey: `e ${order}`,
   });
 
-  test(`${name}: P1: reserve repeated answers the same order, with nothing decided again`, async () => {
+  test(`${name}: P1: reserve repeated returns the same order, with nothing decided again`, async () => {
     const stage = await make();
     const first = await reserveHold(stage, 1);
     const second = await reserveHold(stage, 1);
@@ -130,7 +130,7 @@ for (const [name, make] of [
     assert.equal((await stage.record.claim({ ...claim, owner: 'other', limit: 10 })).length, 1);
   });
 
-  test(`${name}: P5: closing an order ends its object at the provider, also beside an opening that never got one`, async () => {
+  test(`${name}: P5: closing an order ends its object at the provider, also next to an opening that never got one`, async () => {
     const stage = await make();
     const reserved = await reserveHold(stage, 2);
     assert.ok(reserved.kind === 'reserved');
@@ -255,7 +255,7 @@ for (const [name, make] of [
     return { order: (await stage.record.findOrder(order))!, operation: operations.at(-1)! };
   }
 
-  test(`${name}: P3: a late success changes nothing until its seats are known; held they are its own again, gone it is told`, async () => {
+  test(`${name}: P3: a late success changes nothing until its seats are known; held they are its own again, gone it is reported`, async () => {
     const stage = await make();
     const { record } = stage;
     for (const late of ['held', 'gone'] as const) {
@@ -285,7 +285,7 @@ for (const [name, make] of [
     }
   });
 
-  test(`${name}: P2 P3: beside an object of nobody’s that is being cancelled nothing is confirmed; afterwards it is`, async () => {
+  test(`${name}: P2 P3: while a stray object is being cancelled nothing is confirmed; afterwards it is`, async () => {
     const stage = await make();
     const { record } = stage;
     const { order, operation } = await closedUnpaid(stage, 1);

@@ -71,7 +71,7 @@ test('P8: every answer of Postgres is the pure rule’s, whatever is refunded of
   const stage = await stageEvent(database, { seats: 400 });
   let seat = 0;
   const wish = fc.record({
-    // Of four tickets: which, counted from the order's own; 4 is somebody else's.
+    // The tickets to refund, by index in the order; 4 is another order's ticket.
     tickets: fc.oneof(fc.constant('all' as const), fc.subarray([0, 1, 2, 3, 4], { maxLength: 3 })),
     fees: fc.constantFrom('returned' as const, 'kept' as const),
     goodwill: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(4_000) }),

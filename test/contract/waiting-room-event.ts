@@ -1,6 +1,6 @@
 import type { TestDatabase } from '../support/postgres.ts';
 
-/** A published event with its tables and no seats; answers its number. */
+/** Inserts a published event with its tables and no seats. Returns its number. */
 export async function insertTestEvent(
   database: TestDatabase,
   options: {

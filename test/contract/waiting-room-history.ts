@@ -58,7 +58,7 @@ function drawCommands(seed: number, count: number): Command[] {
   });
 }
 
-/** Runs the same commands on both; answers the kinds of outcomes that came up. */
+/** Runs the same commands on both and compares. Returns the kinds of outcomes that occurred. */
 export async function sameAnswers(
   reference: RoomUnderTest,
   store: RoomUnderTest,

@@ -16,7 +16,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';
 import { insertTestEvent } from './waiting-room-event.ts';
 
-/** What the waiting room needs of a Redis under test; a cluster is one of several nodes. */
+/** The interface of a Redis under test. A cluster has several nodes. */
 export interface RedisUnderTest {
   url: string;
   clients: () => Redis[];
@@ -159,7 +159,7 @@ export async function elapseInPostgres(database: TestDatabase, event: number, ms
   );
 }
 
-/** What expires does so that much sooner. */
+/** Moves every expiry closer by the given time. */
 async function elapseInRedis(clients: Redis[], prefix: string, ms: number): Promise<void> {
   for (const client of clients) {
     for (const key of await client.keys(`{${prefix}:*`)) {

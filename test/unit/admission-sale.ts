@@ -15,7 +15,7 @@ export interface SaleOptions {
   /** Everybody in line at the opening; more may join each second. */
   crowd: number;
   joinsPerSecond?: number;
-  /** Of those who come in. `buyShare` of the holds are paid, the others lapse. */
+  /** Share of admitted visitors who hold. `buyShare` of the holds are paid, the others expire. */
   holdShare: number;
   buyShare: number;
   seatsPerHold: number;
@@ -69,7 +69,7 @@ export function runSale(options: SaleOptions): SaleSecond[] {
   const chance = (share: number): boolean => random.int(1_000_000) < share * 1_000_000;
   const delay = (mean: number): number => Math.ceil(-Math.log(1 - random.int(999_999) / 1_000_000) * mean);
   const tallies = { arrivals: createTally(), called: createTally(), came: createTally() };
-  /** By the second of the pass: issued, without a hold so far, bought. */
+  /** Per second of the pass: issued, still without a hold, bought. */
   const passed = { all: createTally(), without: createTally(), bought: createTally() };
   const wishes = new Map<number, { passAt: number }[]>();
   const ends = new Map<number, { passAt: number; seats: number; pays: boolean }[]>();

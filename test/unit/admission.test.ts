@@ -108,7 +108,7 @@ test('every decision is finite, whole in numbers, within the line and the ceilin
   );
 });
 
-test('W5: nobody is admitted when nothing is left to find, or when the sale is not open', () => {
+test('W5: no visitor is admitted when nothing is left to find, or when the sale is not open', () => {
   fc.assert(
     fc.property(states, observed, fc.boolean(), (state, seen, closed) => {
       const none = closed
@@ -252,7 +252,7 @@ test('no more buyers are admitted than the provider takes purchases; refused cal
   assert.equal(run(60, false), before);
 });
 
-test('the operator’s ceiling is never exceeded, and 0 lets nobody in', () => {
+test('the operator’s ceiling is never exceeded, and 0 admits no visitor', () => {
   assert.equal(decide({ operatorCeiling: 5 }).rate, 5);
   assert.equal(decide({ operatorCeiling: 5 }).reason, 'operator');
   const none = decide({ operatorCeiling: 0 });
@@ -308,7 +308,7 @@ test('a small house with a crowd sells out without stalling', () => {
     const seconds = sale(changed);
     const last = seconds.at(-1)!;
     assert.equal(last.sold, 500, `${JSON.stringify(changed)}: ${last.sold} sold, ${last.waiting} waiting`);
-    // A stall: seats are free, people wait, and for minutes nobody is let in.
+    // A stall: seats are free and people wait, but no visitor is admitted for minutes.
     let quiet = 0;
     for (const one of seconds) {
       quiet = one.free > 0 && one.waiting > 0 && one.passes === 0 ? quiet + 1 : 0;
@@ -371,7 +371,7 @@ test('D1: the ceiling is what the weakest arbiter of an event serves, and nothin
   assert.equal(arbiterCeilingOf([], now), postgresArbiterCeiling);
 });
 
-test('D1: in grace nobody is called and no pass leaves; afterwards the path is trusted as before', () => {
+test('D1: in grace no visitor is called and no pass leaves; afterwards the path is trusted as before', () => {
   const before = decide({});
   assert.ok(before.rate > 0 && before.advance > 0);
   const inGrace = decideAdmission(before.state, { ...calm, arbiterCeiling: 0 }, settings);

@@ -35,7 +35,7 @@ function judged(orders: OrderOfHold[], holds: StoredHold[]) {
   return { found: violations.map(({ promise, says }) => `${promise} ${says}`), unchecked };
 }
 
-test('S5 S7: orders beside the records of their holds: what may be so is no contradiction', () => {
+test('S5 S7: orders compared with the records of their holds: legitimate differences are no contradiction', () => {
   const well: [OrderOfHold, StoredHold][] = [
     [order(), record()],
     // Not told yet.

@@ -158,7 +158,7 @@ test('category and section narrow the search; another section of the category is
   assert.deepEqual(full, { groups: [], units: null, contiguous: false, exact: false, note: 'none' });
 });
 
-test('four who find no row are split two and two over adjoining rows, nobody alone', () => {
+test('four who find no row are split two and two over adjoining rows, never one alone', () => {
   const rows = [row({ seats: 3, y: 0 }), row({ seats: 3, y: 10 }), row({ seats: 1, y: 20 })];
   const house = createHouse(layoutOf([section('A', 0, rows)]));
   const { groups, contiguous, note } = best(house, { quantity: 4 });
@@ -261,7 +261,7 @@ test('no free pair side by side is nearer than the one that is offered, whatever
       const least = Math.min(...pairs.map((seat) => away(seat, seat + 1, from)));
       const pitch = Math.abs(house.x[1]! - house.x[0]!);
       assert.ok(isFree(found[0]!) && found[1] === found[0]! + 1 && isFree(found[1]));
-      // One seat's way may be gone to leave nobody alone.
+      // The seats may be one seat further away, so that no single seat is left.
       assert.ok(away(found[0]!, found[1]!, from) <= least + pitch + 0.01, `${found} is not the nearest`);
     }),
     { numRuns: 500 },

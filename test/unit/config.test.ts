@@ -106,7 +106,7 @@ test('live keys without https, or sent elsewhere, are warned of', () => {
   assert.equal(valid({ HOST: '0.0.0.0' }).warnings.length, 1);
 });
 
-test('mails are shown in a demo only: nothing real is configured, or somebody says so', () => {
+test('mails are shown only in a demo: when nothing real is configured, or the setting says so', () => {
   const mailboxOf = (env: Record<string, string>) => valid(env).mail.mailbox;
   assert.equal(mailboxOf({}), true);
   const real: Record<string, string>[] = [
@@ -157,7 +157,7 @@ test('without a setting there is no Redis; the default one comes first, the name
     assert.match(problemsOf({ ONSALE_REDIS_SERVERS: servers }).join(), said);
 });
 
-test('a private Redis is asked for by name, and not beside one of your own', () => {
+test('a private Redis is requested by name, and not together with a configured one', () => {
   assert.equal(valid({}).redis.embedded, false);
   const { redis, dataDir } = valid({ ONSALE_EMBEDDED_REDIS: 'yes' });
   assert.equal(redis.embedded, true);

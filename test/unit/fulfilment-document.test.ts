@@ -58,11 +58,11 @@ function streamsOf(pdf: Buffer): string[] {
   });
 }
 
-/** What each page paints. */
+/** The content streams of the pages. */
 const contentsOf = (pdf: Buffer): string[] =>
   streamsOf(pdf).filter((content) => / re\n/.test(content) && /BT\n/.test(content));
 
-/** The characters that the painted shapes stand for, as the document tells whoever copies or reads them aloud. */
+/** The characters that the painted shapes represent for copying and reading aloud. */
 function charactersOf(pdf: Buffer): Set<string> {
   const maps = streamsOf(pdf).filter((stream) => stream.includes('begincmap'));
   const codes = maps.flatMap((map) => [...map.matchAll(/<([\da-f ]+)>/gi)].map(([, hex = '']) => hex.trim()));

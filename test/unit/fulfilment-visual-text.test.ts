@@ -8,13 +8,13 @@ const oneFont = () => 'font';
 const shown = (line: string): string[] =>
   visualPieces(line, directionOf(line), oneFont).map(({ text }) => text);
 
-test('a line is cut where its direction changes, and its pieces stand as they are painted', () => {
+test('a line is cut where its direction changes, and its pieces are in painting order', () => {
   assert.deepEqual(shown('Row 4'), ['Row 4']);
   // Pieces of Hebrew and Arabic stay as they are written: the shaper turns them.
   assert.deepEqual(shown('Row שורה 4'), ['Row ', '4', 'שורה ']);
   assert.deepEqual(shown('שלום Buyer קונה'), [' קונה', 'Buyer', 'שלום ']);
   assert.deepEqual(shown('المشتري 2026'), ['2026', 'المشتري ']);
-  // What is set apart leaves the words around it in their order; the marks themselves are not painted.
+  // Isolated text leaves the words around it in their order. The marks themselves are not painted.
   assert.deepEqual(shown('\u2068יציע 12\u2069, row 4'), ['12', 'יציע ', ', row 4']);
 });
 

@@ -33,7 +33,7 @@ test('the program of a round is named by the hash that Git gives its tree', (t) 
   assert.notEqual(programTree(folder), 'b330e2ccca61a4f25902b390cd20e23343c8eaab');
 });
 
-test('rounds go on in a file, and never beside those of another program', (t) => {
+test('rounds continue in a file, and never mix with those of another program', (t) => {
   const file = path.join(folderFor(t), 'rounds.jsonl');
   openRounds(file, () => 'one').append(judged(figures({ round: 1 })));
   const again = openRounds(file, () => 'one');

@@ -6,7 +6,7 @@ import { type ClientAddress, createClientAddresses, rangeOf } from '../../src/ht
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 
-/** What a server reads of a request from `peer` with these headers, and the proxies that it reports meanwhile. */
+/** Reads the client address of a request from `peer` with these headers, and the proxies reported meanwhile. */
 async function read(
   trustProxy: false | number | string[],
   requests: { peer: string; headers?: Record<string, string> }[],

@@ -13,7 +13,7 @@ import { testLoops } from '../support/loops.ts';
 
 let touched: string[] = [];
 
-/** Stands in for every store: whoever uses it is written down and refused. */
+/** Replaces every store. A use is recorded and rejected. */
 function forbidden(name: string): never {
   return new Proxy(() => {}, {
     get: (_target, property) => {
@@ -63,7 +63,7 @@ reads.push(
   '/api/events/show/layout-abc.json',
 );
 
-/** What the leader published, as the real reader finds it; counts every query. */
+/** The leader's publication as the real reader finds it. Counts every query. */
 async function readerOverRows(queries: string[]): Promise<HttpDeps['published']> {
   const rows = Object.entries(objects).map(([name, { bytes }]) => ({
     event_no: 1,

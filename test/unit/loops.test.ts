@@ -89,7 +89,7 @@ test('a turn that hangs is reported and aborted; if it does not end, the loop go
   await until(async () => healthOf(loops).state === 'ok', 'the recovery');
 });
 
-test('a loop never runs beside itself, misses no wake, and stops after its turn', async (t) => {
+test('a loop never overlaps itself, misses no wake, and stops after its turn', async (t) => {
   const loops = testLoops();
   t.after(() => loops.stop());
   let begun = 0;

@@ -185,7 +185,7 @@ describe('manifests: seats', () => {
     ]);
   });
 
-  test('a row label that names several rows is told apart by order, with a warning for before the sale', () => {
+  test('rows that share a label are separated by order, with a warning before the sale', () => {
     const { plan, report } = imported('section,row,seat\nA,1,1\nA,1,2\nA,2,1\nA,1,1\nA,1,2');
     assert.deepEqual(labels(plan), [['1', '2'], ['1', '2'], ['1']]);
     assert.equal(new Set(planSeatGuids(plan)).size, 5);

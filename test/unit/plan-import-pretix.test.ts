@@ -44,7 +44,7 @@ const codes = (value: unknown): string[] =>
 const warned = (report: PlanReport): string[] => report.warnings.map((warning) => warning.code);
 
 describe('pretix plans that import', () => {
-  test('a seat stands at zone + row + seat, and areas with their rotation', () => {
+  test('a seat is placed at zone + row + seat, and areas with their rotation', () => {
     const { plan: read } = imported(
       plan([
         {
@@ -193,7 +193,7 @@ describe('pretix plans that import', () => {
     assert.deepEqual(read.sections[0]!.rows[0]!.seats[2]!.attributes, ['accessible', 'restricted-view']);
   });
 
-  test('areas with a capacity are general admission, alone or beside rows; a box is sold as a unit', () => {
+  test('areas with a capacity are general admission, alone or next to rows; a box is sold as a unit', () => {
     const standing = (capacity: number, more: Json = {}): Json => ({
       shape: 'polygon',
       rotation: 0,

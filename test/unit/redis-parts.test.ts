@@ -38,7 +38,7 @@ test('an address that cannot be used is named without being repeated', () => {
   }
 });
 
-// Of the cluster specification, and of CLUSTER KEYSLOT of Redis 7.0.
+// From the cluster specification, and from CLUSTER KEYSLOT of Redis 7.0.
 test('slots are those of Redis: what stands between the first braces counts', () => {
   assert.equal(slotOf('123456789'), 0x31c3);
   assert.equal(slotOf('foo'), 12182);

@@ -24,7 +24,7 @@ function stage(row: Partial<PartitionRow>, options: { configured?: boolean } = {
       graceUntil: null,
       ...row,
     } as PartitionRow,
-    /** What each probe answers, in turn; the last one again and again. */
+    /** Results of the probes, in turn. The last one repeats. */
     probes: [] as (() => Promise<{ epoch: number; time: number }>)[],
     probed: 0,
     asked: 0,

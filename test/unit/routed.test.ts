@@ -8,7 +8,7 @@ import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 
-/** The router over stores that answer what a test tells them to, with time and the partition's row in the test's hands. */
+/** The router over scripted stores, with time and the partition's row controlled by the test. */
 
 const at = { event: 1, partition: 0 };
 const hold = { hold: 'h', ...at, epoch: 5 } as unknown as Hold;
@@ -128,7 +128,7 @@ test('a store at another epoch is asked again, once, under the epoch of the row 
   assert.equal((await late()).kind, 'retry', 'and not for ever');
 });
 
-test('D1: a grant under a mode that was read a second ago is told only if the row is still the same', async () => {
+test('D1: a grant under a mode that was read a second ago is returned only if the row is still the same', async () => {
   for (const [to, expected] of [
     [{}, 'granted'],
     [{ mode: 'postgres', epoch: 6 }, 'taken'],
@@ -149,7 +149,7 @@ test('D1: a grant under a mode that was read a second ago is told only if the ro
   }
 });
 
-test('a refusal is told as it is, however old the mode', async () => {
+test('a refusal is returned unchanged, however old the mode', async () => {
   const { claim, answer, pass, change } = stage({});
   const taken = { kind: 'taken', seats: [1] };
   answer('redis.hold', () => {
@@ -182,7 +182,7 @@ test('a lost answer is retry; faults that go on are reported, once a second; key
   assert.equal(reports.length, 2, 'the first fault after an answer is a suspicion only');
 });
 
-test('a bug is not a fault: it fails the request and is reported by nobody', async () => {
+test('a bug is not a fault: it fails the request and is not reported as a loss', async () => {
   const { claim, answer, reports, pass } = stage({});
   answer('redis.hold', () => {
     throw new TypeError('a bug');
@@ -194,7 +194,7 @@ test('a bug is not a fault: it fails the request and is reported by nobody', asy
   assert.equal(reports.length, 0);
 });
 
-test('D1: stale under the epoch that the row, read anew, names: it forgot; under another it is asked again', async () => {
+test('D1: a store that is stale under the epoch of the row, read again, forgot; under another epoch it is asked again', async () => {
   const forgot = stage({});
   forgot.answer('redis.hold', () => ({ kind: 'stale', epoch: 0 }));
   assert.equal((await forgot.claim()).kind, 'retry');
@@ -248,7 +248,7 @@ test('a find or a picture that Redis does not give is a fault of the store', asy
   await assert.rejects(arbiter.snapshot(1, 0), { code: 'store_unavailable' });
 });
 
-test('decisions are told to the row’s store, to both while it moves, and never fail the one who decided', async () => {
+test('decisions reach the row’s store, both stores while it moves, and never fail their caller', async () => {
   const command = { ...at, changes: [], ordered: [], ended: [] };
   for (const [mode, expected] of [
     ['postgres', ['postgres.project']],

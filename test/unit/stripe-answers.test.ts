@@ -101,7 +101,7 @@ test('every code that Stripe documents for a call of ours has its verdict', () =
   }
 });
 
-test('the buyer is told of lost, stolen and fraud reasons only that the card was declined', () => {
+test('for lost, stolen and fraud reasons the buyer sees only that the card was declined', () => {
   for (const reason of [
     'lost_card',
     'stolen_card',

@@ -188,7 +188,7 @@ test('the simulator’s memory holds a bounded number of events, and every one t
   assert.equal(kept.length, 10);
   for (const id of [0, 25, 50, 75, 99]) assert.ok(kept.includes(`evt_${id}`), `evt_${id}`);
   state.replay({ delivered: ['evt_0', 'evt_25'] });
-  // Those that were delivered earlier go first.
+  // Earlier delivered ones are dropped first.
   for (let id = 100; id < 108; id++) put(id, true);
   assert.equal(state.tables.events.size, 10);
   assert.ok(!state.tables.events.has('evt_0'));

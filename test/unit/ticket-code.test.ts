@@ -40,7 +40,7 @@ test('the ticket key is made once, for its owner only', (t) => {
   assert.equal(fs.statSync(ticketKeyFiles(dir).privateKey).mode & 0o777, 0o600);
 });
 
-test('the public half beside the ticket key follows a private one that was copied over it', (t) => {
+test('the public key next to the ticket key follows a private key that was copied over it', (t) => {
   const [dir, other] = [folder(t), folder(t)];
   assert.equal(storedTicketPublicKey(dir), null);
   storedTicketKey(dir);

@@ -35,7 +35,7 @@ const move = 70;
 
 const dark = { inversionAttempts: 'dontInvert' } as const;
 
-/** Looks at the whole page, then moves over it until a code is read, as somebody at the door does. */
+/** Scans the whole page, then parts of it, until a code is read, as a person at the gate does. */
 function read(page: Uint8ClampedArray, [width, height]: [number, number], scale: number): string | undefined {
   const atOnce = jsqr.default(page, width, height, dark)?.data;
   if (atOnce) return atOnce;
@@ -58,7 +58,7 @@ function read(page: Uint8ClampedArray, [width, height]: [number, number], scale:
   return undefined;
 }
 
-/** What a scanner reads from each page, as another program than ours shows it. `scale` 1 is 72 dots an inch. */
+/** Reads each page with a scanner, rendered by another program than ours. `scale` 1 is 72 dots an inch. */
 async function scanned(document: Uint8Array, scale: number): Promise<(string | undefined)[]> {
   const opened = await pdfium.loadDocument(document);
   try {

@@ -6,7 +6,7 @@ import { createPublisher, type PublishCommand } from '../../src/read-path/publis
 import type { StatusObject } from '../../src/read-path/published.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 
-/** Publishes into memory; answers the status objects in turn. */
+/** Publishes into memory and returns the status objects in turn. */
 async function statusesOf(commands: Partial<PublishCommand>[]): Promise<StatusObject[]> {
   const statuses: StatusObject[] = [];
   const db: Db = {
@@ -61,7 +61,7 @@ function commandOf(): PublishCommand {
   };
 }
 
-test('W4: gaps are told by shard and count as nobody in the line', async () => {
+test('W4: gaps are reported by shard and do not count as waiting visitors', async () => {
   const line = commandOf().line;
   const [short, long] = await statusesOf([
     { line: { ...line, frontier: [10, 5], last: [30_010, 6], gaps: [[[12, 30_000]], []] } },

@@ -77,7 +77,7 @@ function run(sale: Sale): { called: Called[]; perTick: number[] } {
   return { called, perTick };
 }
 
-test('W1 W6: over shards nobody is called before somebody who came a second earlier; never back, never past the last, never more', () => {
+test('W1 W6: over shards no visitor is called before another who came a second earlier; never back, never past the last, never more', () => {
   let sharded = 0;
   fc.assert(
     fc.property(sales, (sale) => {

@@ -23,7 +23,7 @@ test('W4: place, wait and length of the line behind come from the shared status 
   assert.equal(Math.round(wait.waitMs ?? 0), 54_000);
 });
 
-test('W4: numbers of a gap are nobody: they are neither ahead nor behind nor waited for', () => {
+test('W4: numbers of a gap are no visitors: they are neither ahead nor behind nor waited for', () => {
   const gaps = [[[201, 10_200]]] as [number, number][][];
   const line = status({ last: [10_300], gaps });
   assert.deepEqual([waitOf(line, { number: 10_250, shard: 0 }).ahead, waitingIn(line)], [149, 200]);
@@ -79,7 +79,7 @@ test('W3: a number at the frontier is called, the next one is not', () => {
   assert.equal(next.ahead, 0);
 });
 
-test('a line that stands still has no estimate; more people than seats is said', () => {
+test('a line that does not move has no estimate; more people than seats is said', () => {
   const still = waitOf(status({ rate: { measured: 0, target: 0 } }), { number: 3000, shard: 0 });
   assert.equal(still.waitMs, null);
   assert.equal(still.scarce, true);
