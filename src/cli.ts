@@ -29,7 +29,7 @@ import { packageVersion } from './runtime/project-dir.ts';
 import { systemRandom } from './runtime/random.ts';
 import { StoreFault } from './runtime/store-fault.ts';
 
-/** What the process ends with. */
+/** Exit codes of the process. */
 export const exitCodes = { ok: 0, failed: 1, usage: 2, unavailable: 3 } as const;
 
 const exitCodesText = `
@@ -41,7 +41,7 @@ const statementTimeoutMs = 120_000;
 
 class ConfigurationProblem extends Error {}
 
-/** Runs one command line; answers the exit code. Data goes to stdout, everything for people to stderr. */
+/** Runs one command line and returns the exit code. Data goes to stdout, everything for people to stderr. */
 export async function main(argv: readonly string[]): Promise<number> {
   let code: number = exitCodes.ok;
   const say = (text: string): void => void process.stderr.write(`${text}\n`);
@@ -97,7 +97,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     .command('migrate')
     .description("Bring the database to this program's schema.")
     .action(async () => {
-      // Like `start`: it may be a step of its own that runs beside the server's start.
+      // Like `start`: it may be a separate step that runs during the server's start.
       const { database } = config();
       if (database.kind === 'external')
         await postgresAnswers({ ...runtime(), url: database.url, onProgress: say });

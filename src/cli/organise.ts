@@ -296,7 +296,7 @@ async function phaseCommand(
         context.print(flags.json ? JSON.stringify(outcome.now) : `${id} is ${outcome.now.phase}.`);
         return;
       case 'conflict':
-        context.fail('Somebody changed the event just now: look again and repeat.');
+        context.fail('The event was changed just now. Look again and repeat.');
         return;
       case 'impossible':
         context.fail(
@@ -324,7 +324,7 @@ async function replanCommand(
     if (outcome.kind === 'unknown') context.fail(`There is no plan ${plan}.`);
     else if (outcome.kind === 'not_published') context.fail('The event is not published yet.');
     else if (outcome.kind === 'conflict') {
-      context.fail('Somebody changed the plan of the event in between. Nothing was changed.');
+      context.fail('The plan of the event was changed in the meantime. Nothing was stored.');
     } else if (outcome.kind === 'no_price') {
       context.fail(`These categories have no price: ${outcome.categories.join(', ')}. Nothing was changed.`);
     } else if (outcome.kind === 'busy') {

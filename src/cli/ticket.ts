@@ -290,7 +290,7 @@ async function undoCommand(context: TicketContext, text: string, flags: UndoFlag
     if (flags.json) context.print(JSON.stringify(outcome));
     if (outcome.kind === 'unknown') return context.fail('The event has no such ticket.');
     if (outcome.kind === 'not_entered') {
-      return context.fail(`Nobody came in with this ticket${at === null ? '' : ' at that time'}.`);
+      return context.fail(`This ticket was not checked in${at === null ? '' : ' at that time'}.`);
     }
     if (flags.json) return;
     context.print(`Taken back: the check-in of ${useText(outcome)}.`);

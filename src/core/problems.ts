@@ -122,7 +122,7 @@ export const problemCodes = {
   taken: {
     status: 409,
     title: 'Seats taken',
-    advice: 'Somebody else was quicker. Nothing was held for you; choose other seats.',
+    advice: 'Another buyer was quicker. Nothing was held for you; choose other seats.',
   },
   hold_exists: {
     status: 409,
@@ -199,7 +199,7 @@ export const problemCodes = {
   code_ended: {
     status: 410,
     title: 'Access code over',
-    advice: 'This access code is not valid any more. Ask whoever gave it to you.',
+    advice: 'This access code is not valid any more. Ask the person who gave it to you.',
   },
   code_used_up: {
     status: 409,
@@ -274,7 +274,7 @@ export const problemCodes = {
   version_conflict: {
     status: 409,
     title: 'Changed meanwhile',
-    advice: 'Somebody changed this in the meantime. Load it again and repeat your change.',
+    advice: 'This was changed in the meantime. Load it again and repeat your change.',
   },
   phase_impossible: {
     status: 409,
@@ -290,7 +290,7 @@ export const problemCodes = {
     status: 409,
     title: 'Plan has open questions',
     advice:
-      'Settle the warnings listed (mend the plan and import it again), or publish with acceptWarnings=true. Nothing was published.',
+      'Settle the warnings listed (fix the plan and import it again), or publish with acceptWarnings=true. Nothing was published.',
   },
   unknown_plan: { status: 404, title: 'No such plan', advice: 'Import the plan first.' },
   event_exists: { status: 409, title: 'Event exists', advice: 'Choose another address for the event.' },
@@ -328,14 +328,15 @@ export const problemCodes = {
   },
   not_entered: {
     status: 404,
-    title: 'Nobody came in',
-    advice: 'Nobody came in with this ticket, or it was taken back before. There is nothing to take back.',
+    title: 'Not checked in',
+    advice:
+      'This ticket was not checked in, or the check-in was taken back before. There is nothing to take back.',
   },
   unknown_mail: { status: 404, title: 'No such mail', advice: 'There is no mail of that id.' },
   mail_sent: {
     status: 409,
     title: 'Mail was sent',
-    advice: 'The mail was sent. With `copy` it is sent once more, as a mail of its own.',
+    advice: 'The mail was sent. With `copy` it is sent again, as a separate mail.',
   },
   mail_not_needed: {
     status: 409,

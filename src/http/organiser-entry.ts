@@ -223,7 +223,7 @@ export function registerOrganiserEntry(
 }
 
 const nobodyThen =
-  'Nobody came in with this ticket at that time, or it was taken back before. There is nothing to take back.';
+  'This ticket was not checked in at that time, or the check-in was taken back before. There is nothing to take back.';
 
 type App = ReturnType<typeof withTypes>;
 const withTypes = (root: FastifyInstance) => root.withTypeProvider<TypeBoxTypeProvider>();

@@ -62,7 +62,7 @@ export function registerOrganiserMails(root: FastifyInstance, deps: OrganiserDep
         security,
         summary: 'Send a mail again, now',
         description:
-          'One that failed is sent itself, under its own Message-ID. One that was sent is sent once more only with `copy`: as a mail of its own, with an id and a Message-ID of its own, one copy at a time.',
+          'One that failed is sent itself, under its own Message-ID. One that was sent is sent again only with `copy`, as a separate mail with its own id and Message-ID, one copy at a time.',
         params: MailParams,
         body: Type.Optional(
           Type.Union([

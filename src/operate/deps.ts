@@ -3,7 +3,7 @@ import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 
-/** What operations need. Each names the parts that it uses. */
+/** Services that operations use. Each operation names its own. */
 export interface OperateDeps {
   /** With a longer statement time limit than the buyers' requests have: publishing a large plan takes seconds. */
   db: Db;

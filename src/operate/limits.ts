@@ -24,7 +24,7 @@ import type { OperateDeps } from './deps.ts';
 import { eventOf } from './event-of.ts';
 import { EventParams, Instant, iso, nullable, oneLine, operation, uuidPattern } from './operation.ts';
 
-// What one buyer may buy of an event, and who is excepted from it (P7). docs/operating/limits.md explains each limit.
+// Limits per buyer of an event, and exceptions from them (P7). docs/operating/limits.md explains each limit.
 
 const { afterUnpaid, cooldownMs, forgetMs, reasonLengthMax } = limitBounds;
 const between = ({ min, max }: { min: number; max: number }, description: string) =>

@@ -57,12 +57,12 @@ export function operation<
   return definition;
 }
 
-/** What a call of the operation takes. */
+/** Input of a call. */
 export type InputOf<One> =
   One extends Operation<never, infer Params, infer Query, infer Body>
     ? Static<Params> & Static<Query> & Static<Body>
     : never;
-/** What a success returns, as JSON. */
+/** Result of a successful call, as JSON. */
 export type OutputOf<One extends { output: TSchema }> = Static<One['output']>;
 
 // Schemas that several features share.

@@ -6,7 +6,7 @@
  * - `done`     the provider's final word for this call, with the object as it now is
  * - `pending`  accepted, but the end lies elsewhere: the buyer (3-D Secure, `view.action`) or the provider itself
  * - `refused`  finally refused; nothing was done by this call and the same key would only repeat the refusal
- * - `unknown`  nobody can say: time-outs, dropped connections, 5xx (a replayed one too), idempotency conflicts, rate limits.
+ * - `unknown`  the result is not known: time-outs, dropped connections, 5xx (a replayed one too), idempotency conflicts, rate limits.
  *              Retry with the same key, or look the object up. "Not found" is no verdict.
  */
 export interface PaymentProvider {

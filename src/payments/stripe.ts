@@ -58,7 +58,7 @@ const EXPAND = ['latest_charge', 'payment_method'];
  * many other methods cannot hold money. `lookup` answers `done` with whatever state the object is in.
  *
  * The SDK's retries are off, with one exception that it does not let us switch off: after a reset connection it sends
- * the same request once more. It carries our key, so it cannot do the work twice.
+ * the same request again. It carries our key, so it cannot do the work twice.
  */
 export function createStripeProvider(options: StripeOptions): PaymentProvider {
   const stripe = createClient(options);

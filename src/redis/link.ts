@@ -36,7 +36,7 @@ export interface RedisLink {
   identify(timeoutMs: number): Promise<RedisIdentity>;
   /**
    * Asks again, unless that was done within `maxAgeMs`, and returns the question that is under way, or undefined if there is
-   * none. Anything that is sent afterwards is answered by the same memory or a later one.
+   * none. Requests sent afterwards reach the same memory or a later one.
    */
   confirm(maxAgeMs: number): Promise<RedisIdentity> | undefined;
   close(reason: Error): void;

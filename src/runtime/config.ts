@@ -149,7 +149,7 @@ const variables = {
     secret: true,
   }),
   ONSALE_REDIS_PREFIX: variable({
-    doc: 'What the names of all keys in Redis begin with, before the id of the database. Only a copy of a database that runs beside its original needs another.',
+    doc: 'Prefix of all keys in Redis, before the id of the database. Only a copy of a database that runs next to its original needs another.',
     otherwise: 'onsale',
     parse: (text) =>
       /^[\w-]{1,32}$/.test(text)
@@ -221,13 +221,13 @@ const variables = {
   }),
   ONSALE_PROVIDER_EVENTS_DAYS: variable({
     // Stripe delivers for three days and shows an event for 30: so long a repeat is known for one.
-    doc: 'For how many days the provider’s events are kept after they were dealt with, 4 to 3650. A repeat of one that was deleted does no harm: its payment is looked at once more.',
+    doc: 'For how many days the provider’s events are kept after they were processed, 4 to 3650. A repeat of a deleted one is harmless: its payment is checked again.',
     otherwise: `${providerEventsDays}`,
     parse: (text) => wholeNumber(text, 4, 3_650),
   }),
   ONSALE_SMTP_URL: variable({
     doc: 'The mail server that takes what buyers are sent: smtp://user:password@host:587 (with a password only over STARTTLS) or smtps://…:465.',
-    otherwise: 'nobody is sent a mail; in a demo mails are shown at `/dev/mail`',
+    otherwise: 'no mail is sent; in a demo mails are shown at `/dev/mail`',
     parse: smtpUrl,
     secret: true,
   }),
@@ -243,7 +243,7 @@ const variables = {
     parse: mailAddress,
   }),
   ONSALE_TIME_ZONE: variable({
-    doc: 'The house’s: in which buyers’ pages, mails and tickets give the times of events, such as Europe/Berlin. The zone is named beside each time.',
+    doc: 'Time zone of the venue, such as Europe/Berlin. Buyers’ pages, mails and tickets show the times of events in it and name it.',
     otherwise: 'the server’s own',
     parse: timeZone,
   }),
@@ -500,7 +500,7 @@ export function configReference(): string {
     '# Configuration',
     '',
     'Read once from the environment at start. All mistakes are reported together, and nothing starts until they are',
-    'mended. An `ONSALE_` variable that is not listed here is reported as a probable typing error.',
+    'fixed. An `ONSALE_` variable that is not listed here is reported as a probable typing error.',
     'Made from `src/runtime/config.ts` by `node --import tsx scripts/write-reference.ts`.',
     '',
     '| variable | what it sets | when not set |',

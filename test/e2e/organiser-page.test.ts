@@ -135,7 +135,7 @@ test('a change from a stale screen is refused, and what changed meanwhile is sho
   await second.getByText('Saved.').waitFor();
 
   await page.getByRole('button', { name: 'Pause the sale' }).click();
-  await page.getByText('Somebody changed this in the meantime').waitFor();
+  await page.getByText('This was changed in the meantime').waitFor();
   await page.getByRole('cell', { name: 'Doors at seven.' }).waitFor();
   await assertAccessible(page, 'conflict');
   assert.equal((await app.app.events.find('show'))?.phase, 'open', 'nothing was changed');

@@ -146,7 +146,7 @@ export const STEPS: readonly Step[] = [
     name: 'open',
     title: 'Open the payment object',
     story:
-      'The provider’s object is opened, no money moves. The buyer pays (again) when his page says that he can.',
+      'The provider’s object is opened, no money moves. The buyer pays (again) when their page allows it.',
     killedAt: 'provider.open',
     route: 'payment_intents.create',
     entries: { none: 'sold', ...each(anyRequest, 'sold') },
@@ -155,7 +155,7 @@ export const STEPS: readonly Step[] = [
   {
     name: 'authorise',
     title: 'Authorise',
-    story: 'The card is tried. While nobody knows how that went the order keeps its seats.',
+    story: 'The card is tried. While the result is unknown, the order keeps its seats.',
     killedAt: 'provider.authorise',
     route: 'payment_intents.confirm',
     entries: {
@@ -172,7 +172,7 @@ export const STEPS: readonly Step[] = [
     name: 'bank',
     title: '3-D Secure',
     story:
-      'The bank wants the buyer, who authorises on its page and comes back; his return looks the payment up. The process is ' +
+      'The bank wants the buyer, who authorises on its page and comes back; the return looks the payment up. The process is ' +
       'killed at that look, and the faults strike it.',
     killedAt: 'provider.lookup',
     route: 'payment_intents.retrieve',
@@ -232,7 +232,7 @@ export const STEPS: readonly Step[] = [
     name: 'webhook',
     title: 'Webhook in',
     story:
-      'The buyer authorises at his bank and never comes back: the provider’s event is stored, then the payment is looked up. The ' +
+      'The buyer authorises at their bank and never comes back: the provider’s event is stored, then the payment is looked up. The ' +
       'process is killed around the storing; faults of requests strike the look.',
     killedAt: 'record.providerEvent',
     route: 'payment_intents.retrieve',

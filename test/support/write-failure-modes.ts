@@ -31,10 +31,10 @@ Each step of a purchase under each fault that the payment simulator knows, in a 
 step's call, or just after it, before anything of its answer was written down. Made from the table in
 \`test/support/saga-matrix.ts\` by \`node --import tsx test/support/write-failure-modes.ts\`; \`test/services/saga-matrix.test.ts\`
 plays every cell against the simulator's process and a real Postgres, and compares seats, order, mail and the simulator's ledger
-with this page. A fault lasts until the step was tried and looked at once more; then the provider is well again, what is due is
-driven, and the buyer comes back to an order that waits for him (unless a row says that he stays away, so that the deadline passes).
+with this page. A fault lasts until the step was tried and checked again; then the provider works again, what is due is
+driven, and the buyer comes back to an order that waits for them (unless a row says that they stay away, so that the deadline passes).
 
-While nobody knows how a payment went its order keeps its seats, however long that lasts (P4).
+While the result of a payment is unknown, its order keeps its seats, however long that lasts (P4).
 
 | end | order, seats, payment, mail |
 |---|---|

@@ -45,7 +45,7 @@ export function Console() {
       }
     >
       <div class="stack-l">
-        {/* Another element for each, so that the focus moves to it when somebody has signed in. */}
+        {/* Another element for each, so that the focus moves to it after the sign-in. */}
         {email ? (
           <h1 key="in" tabIndex={-1} ref={focusOnce}>
             {words.title}

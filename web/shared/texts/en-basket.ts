@@ -8,7 +8,7 @@ export const basketTexts = {
       one: '# minute left to start the payment.',
       other: '# minutes left to start the payment.',
     }),
-  help: 'Until then nobody else can take them. Nothing is charged before you pay.',
+  help: 'Until then no other buyer can take them. Nothing is charged before you pay.',
   seats: 'Seats',
   seat: 'Seat',
   price: 'Price',
@@ -27,7 +27,7 @@ export const basketTexts = {
   working: 'One moment…',
   goneTitle: 'The time for these seats is over',
   gone: 'Your seats went back on sale. Nothing was charged. You can choose again.',
-  lost: 'Because of a fault on our side we could not keep your seats, and somebody else has them. We are sorry. Nothing was charged. You can choose again.',
+  lost: 'Because of a fault on our side we could not keep your seats, and another buyer has them. We are sorry. Nothing was charged. You can choose again.',
   recovering:
     'One moment: after a fault on our side we are making sure of your seats. You need not do anything, and nothing is charged.',
   swapped: 'Your seats were changed.',
@@ -56,7 +56,7 @@ export const paymentTexts = {
   cardAgain: 'Load the card form again',
   pay: (amount: string) => `Pay ${amount}`,
   paying: 'Asking your bank…',
-  payNote: 'Your card is charged only after the seats are surely yours.',
+  payNote: 'Your card is charged only after the seats are yours.',
   asking:
     'We are asking the bank. This can take a minute. You will not be charged twice, and your seats stay yours meanwhile.',
   action: 'Your bank wants to check that it is you. We take you there…',

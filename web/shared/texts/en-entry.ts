@@ -5,7 +5,7 @@ const at = (time: string, gate: string | null) => (gate ? `${time}, ${gate}` : t
 /** English: who came in, on the organiser's page. */
 export const enEntry = {
   title: 'Entry',
-  help: 'Let somebody in by the code of the ticket, once. A scanner types it like a keyboard. To take back an earlier check-in, scan its ticket again.',
+  help: 'Admits a ticket by its code, once. A scanner types it like a keyboard. To take back an earlier check-in, scan its ticket again.',
   came: (entered: number, tickets: number) => `${count(entered)} of ${count(tickets)} came in.`,
   counting: 'Counting who came in…',
   gate: 'Gate',
@@ -18,7 +18,7 @@ export const enEntry = {
     valid: (place: string) => `Valid. ${place}`,
     used: (time: string, gate: string | null, place: string) =>
       place ? `Used before: ${at(time, gate)}. ${place}` : `Used before: ${at(time, gate)}.`,
-    undone: 'This scan was taken back. Look at the ticket and scan it anew.',
+    undone: 'This scan was taken back. Look at the ticket and scan it again.',
     revoked: {
       refunded: 'Not valid any more: it was refunded.',
       event_cancelled: 'The event was cancelled.',

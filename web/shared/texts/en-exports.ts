@@ -17,12 +17,12 @@ export const enExports = {
     nameless: 'Also if tickets are still to be used. They stay valid and bear no name.',
     ask: 'What would happen?',
     would: (orders: number, tickets: number) =>
-      `Orders that would name nobody any more: ${orders}. Valid tickets among them: ${tickets}.`,
+      `Orders that would lose their names: ${orders}. Valid tickets among them: ${tickets}.`,
     type: (code: string) => `To delete the data for good, type ${code}`,
     yes: 'Delete for good',
     no: 'Leave it as it is',
     done: (n: number) =>
-      `Done: ${plural(n, { one: '# order names', other: '# orders name' })} nobody any more.`,
+      `Done: the names were deleted from ${plural(n, { one: '# order', other: '# orders' })}.`,
     payments: (ids: string) => `The payment provider keeps data of its own about: ${ids}`,
     notYet:
       'Nothing was deleted. Settle what is listed, then ask again. Where only tickets are still to be used, you may tick the box instead.',

@@ -5,10 +5,10 @@ const mails = (n: number) => plural(n, { one: '# mail', other: '# mails' });
 /** English: mails to buyers, on the organiser's page. */
 export const enMails = {
   title: 'Mails that need attention',
-  help: 'Refused by the mail server, or not taken yet. Refused ones are not tried again by themselves: mend what is wrong, then send them again. Mails that were sent stand with their order.',
+  help: 'Refused by the mail server, or not taken yet. Refused mails are not retried automatically: fix the cause, then send them again. Sent mails are listed with their order.',
   count: (n: number, listed: number) =>
     n === 0
-      ? 'None: every mail was taken, or waits for its first try.'
+      ? 'None. Every mail was accepted, or waits for its first attempt.'
       : listed < n
         ? `${mails(n)}, of which the newest ${count(listed)} are listed.`
         : `${mails(n)}.`,
@@ -18,7 +18,7 @@ export const enMails = {
   going: (done: number, of: number) => `${count(done)} of ${count(of)}…`,
   allAgain: (n: number, of: number) =>
     n === of
-      ? `${mails(n)} are being sent again. What is refused once more comes back to this list.`
+      ? `${mails(n)} are being sent again. Those that are refused again come back to this list.`
       : `${count(n)} of ${mails(of)} are being sent again. The others are not needed any more, or their buyer was forgotten.`,
   toOrder: 'Order',
   ofOrder: 'Mails of this order',
@@ -44,7 +44,7 @@ export const enMails = {
   send: 'Send again',
   sendCopy: 'Send a copy',
   of: (what: string, time: string) => `${what}, ${time}`,
-  again: 'It is being sent again. If it fails once more, it is listed here again.',
+  again: 'It is being sent again. If it fails again, it is listed here again.',
   copied: 'A copy is on its way, as a mail of its own.',
   gone: 'It was not sent: it is not needed any more, or its buyer was forgotten.',
 };

@@ -123,14 +123,14 @@ export const mapTexts = {
     removed: (where: string, n: number) =>
       `${where} removed. ${plural(n, { one: '# seat', other: '# seats' })} chosen.`,
     lost: (where: string) =>
-      `${where} has just been taken by somebody else and was removed from your choice.`,
+      `${where} has just been taken by another buyer and was removed from your choice.`,
   },
   parts: {
     title: 'Sold in separate parts',
     text: 'One order takes seats of one part of the house. Keep one part; the others can be bought in a second order.',
     keep: (where: string, n: number) => `Keep ${seats(n)} in ${where}`,
     hold: (where: string, n: number) => `Hold ${seats(n)} in ${where}`,
-    away: 'These seats are sold in another part of the house than those you hold. They are held first, and then yours are given back. The time to pay begins anew.',
+    away: 'These seats are sold in another part of the house than those you hold. They are held first, and then your present seats are released. The time to pay starts again.',
     move: 'Hold these, give mine back',
     bestHere: 'Only the part of the house that your seats are in was searched.',
     bestAnywhere: 'Search everywhere, give mine back',

@@ -31,7 +31,7 @@ export const orderTexts = {
   qrLabel: (where: string) => `Ticket code for ${where}`,
   code: 'Code as text',
   sent: (email: string) => `The tickets are sent to ${email} too.`,
-  keep: 'Keep the link to this page: whoever has it can see the tickets. Each code lets one person in, once.',
+  keep: 'Keep the link to this page. Anyone who has it can see the tickets. Each code lets one person in, once.',
   copy: 'Copy the link',
   copied: 'The link was copied.',
   copyFailed: 'Copy it from the address bar.',
@@ -45,7 +45,7 @@ export const orderTexts = {
   toPayment: 'Go to the payment',
   checkingTitle: 'We are asking your bank',
   checking:
-    'Nobody has told us yet whether the payment went through. Your seats stay reserved and you will not be charged twice. This page moves on by itself.',
+    'We do not know yet whether the payment went through. Your seats stay reserved and you will not be charged twice. This page updates automatically.',
   actionTitle: 'Your bank wants a confirmation',
   action: 'Please confirm the payment on your bank’s page. Nothing was charged yet.',
   toBank: 'Go to the bank’s page',

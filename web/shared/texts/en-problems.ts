@@ -58,7 +58,8 @@ export const problemTexts = {
     order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',
     code_unknown:
       'This event has no such access code. Check it: capitals, spaces and dashes do not matter. Nothing was charged.',
-    code_ended: 'This access code is not valid any more. Ask whoever gave it to you. Nothing was charged.',
+    code_ended:
+      'This access code is not valid any more. Ask the person who gave it to you. Nothing was charged.',
     code_used_up:
       'This access code was used as often as it may be. An order that ends unpaid gives its use back: try again later, or use another code. Nothing was charged.',
     price_differs: 'The price is another one than you saw. Look at your seats again. Nothing was charged.',

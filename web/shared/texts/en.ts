@@ -107,7 +107,7 @@ export const en = {
     inBaskets: (n: number) => `${seats(n)} in other people’s baskets may come back.`,
     called: 'It is your turn',
     calledWait: 'It is your turn. The doors open for a few people each second; you are through in a moment.',
-    paused: 'The organiser has paused the sale. The line stands still and your number is kept.',
+    paused: 'The organiser has paused the sale. The queue does not move and you keep your number.',
     preQueue: 'The sale has not opened yet. Your number is kept; the line starts moving when it opens.',
     updated: (at: number) => `As of ${timeOfDay(at)}`,
     stale: 'We cannot reach the sale just now and keep trying. Your number is kept.',
@@ -132,7 +132,7 @@ export const en = {
     closed: 'Tickets are no longer sold here. Nothing was charged. Orders that were made keep their tickets.',
     cancelledTitle: 'This event is cancelled',
     cancelled:
-      'No tickets are sold any more. Whoever has paid gets the money back by the same way it was paid.',
+      'No tickets are sold any more. Buyers who have paid get the money back the same way they paid.',
     notFoundTitle: 'There is no such event',
     notFound: 'The address may be mistyped, or the event is no longer listed.',
     failedTitle: 'This page could not be loaded',

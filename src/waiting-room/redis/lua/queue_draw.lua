@@ -1,5 +1,5 @@
 -- Draws numbers of one queue shard for a batch of visitors, in the order of the list (W1). A visitor who drew within the
--- memory's time gets the same number again; nothing else is kept of him, and that only as a key that expires.
+-- memory's time gets the same number again; nothing else is stored about the visitor, and that only as a key that expires.
 -- KEYS[1] {tag}:meta      hash: epoch, last, ceiling
 -- KEYS[2] {tag}:arrivals  hash: second (Unix time) -> last number of that second; the last minutes only
 -- KEYS[3…] {tag}:v:<visitor>, one for each of the batch (500 at most), repeats allowed: "number:issued at (ms)"
