@@ -20,6 +20,7 @@ import {
   type SourceFile,
   sizeRule,
   skipRule,
+  wordRule,
 } from './support/tidy-rules.ts';
 
 const notOurs = new Set(['node_modules', 'dist', '.data', '.git']);
@@ -262,6 +263,21 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
         file('test/contract/x-suite.ts', `clause(\n'S901: one', f); on("P902: two", f)`),
       ],
       [file('README.md', '')],
+    ],
+  },
+  {
+    says: 'comments and documents use plain words',
+    rule: wordRule,
+    catches: [
+      [file('src/core/x.ts', '// Nobody waits.')],
+      [file('src/core/x.ts', '/**\n * The buyer pays with his card.\n */')],
+      [file('functions/x.sql', '-- the seats are drawn anew')],
+      [file('docs/x.md', 'Sent three times in vain.')],
+    ],
+    passes: [
+      [file('src/core/x.ts', "const text = 'nobody';")],
+      [file('docs/x.md', 'The user `nobody`.\n```\nmend\n```')],
+      [file('docs/reference/payment-facts.md', '- `x.test.ts` the buyer pays once more')],
     ],
   },
   {

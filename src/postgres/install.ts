@@ -45,7 +45,7 @@ export function asUser(user: ServerUser): { uid?: number; gid?: number } {
 
 /**
  * An existing cluster belongs to a user, and only that user can run it. Otherwise, as root, the user is `postgres` if it
- * exists, else a system user `onsale` (created once), else `nobody`.
+ * exists, else a system user `onsale` (created once), else the user `nobody`.
  */
 export function serverUser(cluster: string, log: Logger): ServerUser {
   const owner = fs.statSync(cluster, { throwIfNoEntry: false })?.uid;

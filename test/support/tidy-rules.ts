@@ -367,6 +367,46 @@ export const promiseRule: Rule = (files) => {
   return [...new Set(unproven)].map((number) => `${specPath}: no test title carries ${number}`);
 };
 
+// ---- words ----
+
+/** Words that plain technical English avoids, with the words to use instead (CONTRIBUTING.md). */
+const avoided: readonly [pattern: RegExp, instead: string][] = [
+  [/\b(?:whoever|whomever|somebody|nobody)\b/i, 'name the actor: the buyer, the worker, no buyer'],
+  [/\b(?:he|his|him)\b/, 'they, their, them'],
+  [/\b(?:anew|once more)\b/i, 'again'],
+  [/\bin vain\b/i, 'failed'],
+  [/\bmend(?:s|ed|ing)?\b/i, 'fix'],
+  [/\bto be had\b/i, 'available'],
+  [/\b(?:surely|gladly)\b/i, 'leave it out'],
+];
+/** Titles of tests, which the documents repeat. */
+const quotesTitles = /^docs\/reference\/(?:payment-facts|promises-and-tests)\.md$/;
+
+/** The lines that people read: comments that begin a line, and documents outside of code. */
+function proseOf({ path: name, text }: SourceFile): { line: number; words: string }[] {
+  const withoutCode = (line: string): string => line.replace(/`[^`]*`/g, '');
+  if (name.endsWith('.md')) {
+    if (quotesTitles.test(name)) return [];
+    const blanked = text.replace(/^```[\s\S]*?^```/gm, (code) => code.replace(/[^\n]/g, ''));
+    return blanked.split('\n').map((line, i) => ({ line: i + 1, words: withoutCode(line) }));
+  }
+  if (!/\.(?:ts|tsx|mjs|sql|lua)$/.test(name) || name === dumped) return [];
+  return text.split('\n').flatMap((line, i) => {
+    const comment = /^\s*(?:\/\/|\/\*\*?|\*|--)\s(.*)$/.exec(line);
+    return comment ? [{ line: i + 1, words: withoutCode(comment[1]!) }] : [];
+  });
+}
+
+export const wordRule: Rule = (files) =>
+  files.flatMap((file) =>
+    proseOf(file).flatMap(({ line, words }) =>
+      avoided.flatMap(([pattern, instead]) => {
+        const found = pattern.exec(words);
+        return found ? [`${file.path}:${line}: "${found[0]}": ${instead}`] : [];
+      }),
+    ),
+  );
+
 // ---- packages ----
 
 export const pinRule: Rule = (files) => {
