@@ -22,7 +22,7 @@ import { limitLines } from './limits.ts';
 import { registerPlanCommands, warningText } from './plans.ts';
 import { type PriceFlags, priceHelp, priceListText, readPrices } from './prices.ts';
 
-/** What the commands need from cli.ts. Commands set the exit code through `fail` only. */
+/** Services of cli.ts for the commands. Commands set the exit code through `fail` only. */
 export interface CliContext {
   /** Opens the database of this installation (the embedded one is started when nothing runs); closed by the caller. */
   openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;

@@ -110,7 +110,7 @@ export function readiness(parts: {
     ]);
     const fresh = published.ageMs() < publishedAgeMaxMs;
     const objects: Part = fresh ? { ok: true } : { ok: false, reason: 'the published objects are old' };
-    // While the provider is unreachable, buyers can queue and hold but not pay; they are told so when they pay (D3). An
+    // While the provider is unreachable, buyers can queue and hold but not pay; they learn it when they pay (D3). An
     // unreachable Redis costs speed (D1). If this failed for those, all buyers would lose the pages.
     return {
       ok: database.ok && objects.ok && !stores.isOursAlone,

@@ -10,7 +10,7 @@ import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts'
 import type { ClientAddresses } from './client-address.ts';
 import { visitorCookie } from './visitor.ts';
 
-/** What this request's access code opens. `refused` is the reason why its code opens nothing. */
+/** The rights of this request's access code. `refused` is the reason why its code opens nothing. */
 export interface Opened {
   rights: Rights;
   code: CodeLook | null;
@@ -25,7 +25,7 @@ export interface AccessCodes {
   /** Accepts a code that a buyer typed. Rejects one that opens nothing. */
   present(request: FastifyRequest, reply: FastifyReply, event: EventRecord, text: string): Promise<CodeLook>;
   drop(reply: FastifyReply, event: EventId): void;
-  /** What the request may buy. Reads no store for events where codes open nothing. */
+  /** The rights of the request. Reads no store for events where codes open nothing. */
   of(request: FastifyRequest, event: EventRecord): Promise<Opened>;
   /** Refuses what is needed and not opened. */
   demand(opened: Opened, event: EventRecord, needed: Rights): void;

@@ -85,7 +85,7 @@ export function holdAnswer(parts: HoldAnswerParts): HoldAnswer {
   };
 }
 
-/** What the page shows of the payment, from the order's state and the provider's latest response. */
+/** The payment as the page shows it, from the order's state and the provider's latest response. */
 export interface PaymentNow {
   waiting?: { url: string } | null;
   underWay?: boolean;

@@ -21,7 +21,7 @@ export function openPaymentsReference(): string {
       '',
       `**${title}.** ${means}`,
       '',
-      `What was charged: ${charged}`,
+      `Charged: ${charged}`,
       '',
       '| action | label | what it does |',
       '|---|---|---|',

@@ -142,7 +142,7 @@ function problemOfLimit(
   }
 }
 
-/** What the buyer reads about a decline, and what helps. */
+/** The text about a decline for the buyer, and advice. */
 export const declineTexts: Record<DeclineCode, string> = {
   declined: 'The bank declined the card. Nothing was charged. Try another card or ask your bank.',
   insufficient_funds: 'The card has not enough funds. Nothing was charged. Try another card.',

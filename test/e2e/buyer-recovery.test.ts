@@ -68,7 +68,7 @@ test('D1: Redis is killed while seats are in the basket: the page shows its rece
   assert.deepEqual(errors, []);
 });
 
-test('D1: a page that was asleep through it all shows its receipt when it is opened again within grace, and is told when it comes too late', {
+test('D1: a page that was asleep through it all shows its receipt when it is opened again within grace, and says when it comes too late', {
   skip,
 }, async (t) => {
   const redis = await testRedis(t);

@@ -25,7 +25,7 @@ after(async () => {
   await browser?.close();
 });
 
-test('paying is not possible, then a bank that cannot be told of the cancelling: each said as it is, and neither is an end', {
+test('paying is not possible, then a bank that cannot be reached for the cancellation: the page says each, and neither is an end', {
   skip,
 }, async (t) => {
   const app = await startTestApp(t, { seats: 200 });

@@ -80,7 +80,7 @@ test('W1 W4: the place survives reload and second tab; waiting polls nothing but
   assert.deepEqual(errors, []);
 });
 
-test('W5: the last seat is sold while somebody waits: his phone says so, and that nothing was charged', {
+test('W5: the last seat is sold while a visitor waits: their phone says so, and that nothing was charged', {
   skip,
 }, async (t) => {
   const app = await startTestApp(t, { seats: 100, settings: { holdSeatsMax: 50 } });
@@ -146,7 +146,7 @@ test('S5: the basket survives reload and second tab, and giving it back frees th
   await second.getByRole('heading', { name: 'Choose your seats' }).waitFor();
 });
 
-test('S2: a seat that somebody else took is explained in place, and the nearest free ones can be taken', {
+test('S2: a seat that another buyer took is explained in place, and the nearest free ones can be taken', {
   skip,
 }, async (t) => {
   const app = await startTestApp(t, { seats: 300 });

@@ -124,7 +124,7 @@ test('a test card can be chosen from the list', async () => {
   await page.close();
 });
 
-test('mistakes are told at their fields, the first has the focus, and nothing is sent', async () => {
+test('mistakes are shown at their fields, the first has the focus, and nothing is sent', async () => {
   const page = await openPage();
   await page.getByLabel('Card number').fill('4242');
   await page.getByLabel('Expiry').fill('13/40');

@@ -82,7 +82,7 @@ test('the kind of each ticket is chosen in the basket by keyboard; the total fol
   }
 });
 
-test('the event’s page says what is asked for at the door, what a code opens, and when the code is used up', {
+test('the event’s page says what the gate asks for, what a code opens, and when the code is used up', {
   skip,
 }, async (t) => {
   const members = { id: 'members', name: 'Members', conditions: '', locked: true, prices: { Standing: 100 } };

@@ -16,7 +16,7 @@ const seats = 500;
 const wheelchairPlaces = 8;
 const buyers = 5_000;
 
-test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, everybody else is told within one poll, and a lapsed hold reopens the line', async (t) => {
+test('W1 W3 W5 S1 S8: a crowd of 5,000 sells 500 seats out, all others see it within one poll, and a lapsed hold reopens the line', async (t) => {
   // A process of its own, so that the crowd does not slow it down: each has a core.
   const served = await servedEvent(t, {
     seats: seats + wheelchairPlaces,

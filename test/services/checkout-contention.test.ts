@@ -63,7 +63,7 @@ test('S1: an arbiter that grants everything to everybody: 50 buyers paying for o
   assert.equal((await auditEvent(database, simulator, stage.event)).paid, 1);
 });
 
-test("S1: the index alone, with reserve's own look at the seats cut out: still one ticket, nobody else charged", async (t) => {
+test("S1: the index alone, with reserve's own look at the seats cut out: still one ticket, no other buyer charged", async (t) => {
   const blind = await testDatabase(t);
   const [{ definition }] = await blind.query(
     `SELECT pg_get_functiondef(oid) AS definition FROM pg_proc WHERE proname = 'order_reserve'`,

@@ -51,7 +51,7 @@ for (const fault of [
   'error_500_before',
   'rate_limit',
 ] as const) {
-  test(`P4: authorise answered by ${fault}: unknown, the seats stay, reconciling ends it paid once`, async () => {
+  test(`P4: authorise ends in ${fault}: unknown, the seats stay, reconciling ends it paid once`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'confirm', reference: order.order }, delayMs: 1_500 });
@@ -68,7 +68,7 @@ for (const fault of [
     assert.equal((await intentOf(order.order))?.confirmations, 1);
   });
 
-  test(`P8: capture answered by ${fault}: sold, taken exactly once after reconciling`, async () => {
+  test(`P8: capture ends in ${fault}: sold, taken exactly once after reconciling`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'capture', reference: order.order }, delayMs: 1_500 });
@@ -81,7 +81,7 @@ for (const fault of [
     assert.equal((await auditEvent(database, simulator, stage.event)).captured, order.amount);
   });
 
-  test(`P3: confirm impossible and void answered by ${fault}: nothing charged, no authorisation left`, async () => {
+  test(`P3: confirm impossible and void ends in ${fault}: nothing charged, no authorisation left`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
     await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order.order]);
@@ -97,7 +97,7 @@ for (const fault of [
     await auditEvent(database, simulator, stage.event);
   });
 
-  test(`opening answered by ${fault}: no second object is paid`, async () => {
+  test(`opening ends in ${fault}: no second object is paid`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
     await simulator.fault(fault, { match: { route: 'create' }, delayMs: 1_500 });

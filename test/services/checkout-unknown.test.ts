@@ -99,7 +99,7 @@ const noVerdicts = [
   'closed',
 ] as const satisfies readonly FaultKind[];
 
-test(`P4: authorise, capture and void answered by ${noVerdicts.join(', ')}: unknown, kept, counted, ended once it is over`, async () => {
+test(`P4: authorise, capture and void end in ${noVerdicts.join(', ')}: unknown, kept, counted, ended once it is over`, async () => {
   const stage = await stageEvent(database, { seats: noVerdicts.length * 3 });
   const routes = ['confirm', 'capture', 'cancel'] as const;
   const orders: { order: string; route: (typeof routes)[number]; fault: string }[] = [];

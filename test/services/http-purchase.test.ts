@@ -119,7 +119,7 @@ describe('a purchase over HTTP', () => {
     }
   });
 
-  test("somebody else's hold and order do not exist", async () => {
+  test("another visitor's hold and order do not exist", async () => {
     const buyer = await app.admitted();
     const stranger = await app.admitted();
     const [held] = [await buyer.mustHold(seats(1))];

@@ -28,7 +28,7 @@ export interface World {
 }
 
 interface End {
-  /** What happens at the provider before the action. */
+  /** Changes at the provider before the action. */
   before?: (world: World, order: string) => Promise<unknown>;
   /** As the order ends. */
   order: OrderState;

@@ -91,7 +91,7 @@ export interface Entry {
   /** Where a kill makes another end. */
   killedBefore?: EndName;
   killedAfter?: EndName;
-  /** What the buyer does about an order that still waits for them. By default they pay again, with another card if needed. */
+  /** The buyer's behaviour when an order still waits for them. By default they pay again, with another card if needed. */
   buyer?: 'stays away';
   delayMs?: number;
 }

@@ -304,7 +304,7 @@ test('whatever is free, groups are free, whole, side by side and leave no avoida
   );
 });
 
-/** By brute force: every group of neighbours, and whether it leaves a single seat. */
+/** Brute force: every group of neighbours, and whether it leaves a single seat. */
 function windowsOf(house: House, quantity: number, available: (seat: number) => boolean) {
   const windows: { seats: number[]; orphan: boolean }[] = [];
   for (let run = 0; run < house.runSection.length; run++) {

@@ -85,7 +85,7 @@ export interface CancellationProgress {
   reason: string;
   perSecond: number;
   currency: string;
-  /** By the refund's state. */
+  /** Keyed by the refund's state. */
   refunds: Record<string, { refunds: number; amount: number }>;
   closed: number;
   left: number;

@@ -15,7 +15,7 @@ export interface SeatOffer {
   attributes: string[];
 }
 
-/** What the page shows of a seat before it is held: labels from the drawing, prices from the event. */
+/** The seat as the page shows it before it is held: labels from the drawing, prices from the event. */
 export function offerOf(drawing: Drawing, event: EventObject, seat: number): SeatOffer {
   const section = drawing.sections[drawing.sectionOf[seat] ?? -1];
   const place = drawing.placeOf[seat] ?? -1;
