@@ -153,9 +153,8 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
   }
 
   /**
-   * One store's reply about the partition, with the row under which it was asked. With `again`, a change of the row may have
-   * made
-   * the reply wrong, so it counts only if the row, read afterwards, is the same.
+   * One store's reply about the partition, with the row under which it was asked. If `again` is true for a reply, a change of
+   * the row may have made it wrong, so it counts only if the row, read afterwards, is the same.
    */
   async function ask<Value>(
     event: EventNo,
