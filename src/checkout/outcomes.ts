@@ -23,8 +23,7 @@ export interface Checkout {
   /** authorise → confirm → capture, as far as it gets now; the reconciler finishes what is left. */
   pay(command: PayCommand): Promise<PayOutcome>;
   /**
-   * Looks the payment up and continues it, after the bank's page or a timeout. Repeatable: the provider is asked at most once
-   * per
+   * Looks the payment up and continues it, after the bank's page or a timeout. Repeatable: the provider is asked at most once per
    * back-off. In between the stored state is returned.
    */
   refresh(order: OrderId): Promise<PayOutcome>;

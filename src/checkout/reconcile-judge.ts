@@ -15,8 +15,7 @@ export type Judgement =
   | { kind: 'misfit'; misfit: Misfit };
 
 /**
- * Compares one payment with `order`, the order that it names, read after the payment; null if there is none. Amounts are in
- * minor
+ * Compares one payment with `order`, the order that it names, read after the payment; null if there is none. Amounts are in minor
  * units. Does not decide what to do about a difference: the saga or an operator does.
  */
 export function judgePayment(view: PaymentView, order: OrderMoney | null): Judgement {

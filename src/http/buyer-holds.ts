@@ -123,8 +123,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
           if (outcome.kind !== 'too_late') return outcome;
           if (command.notAfter === pass.expiresAt) throw problem('pass_expired');
           // The claim waited too long in our own queue and nothing was granted. If its buyer is still connected, the claim is
-          // made again
-          // without a time limit, so that the response names the taken seats instead of "busy".
+          // made again without a time limit, so that the response names the taken seats instead of "busy".
           if (request.raw.socket.destroyed) return outcome;
         }
       };

@@ -34,11 +34,9 @@ export interface Arbiter {
    */
   hold(command: HoldCommand): Promise<HoldOutcome>;
   /**
-   * Presents a receipt whose signature the caller has checked. Returns the hold unchanged if it exists. A Postgres that has
-   * just
+   * Presents a receipt whose signature the caller has checked. Returns the hold unchanged if it exists. A Postgres that has just
    * taken over from a lost Redis takes the seats again during grace. Of several receipts for a seat, and of several of one
-   * visitor, the one with the higher (epoch, grant) wins, so the outcome is `recovering` until grace ends. Returns `hold_gone`
-   * if
+   * visitor, the one with the higher (epoch, grant) wins, so the outcome is `recovering` until grace ends. Returns `hold_gone` if
    * the receipt's deadline has passed, its id is used up or has become an order, or it would exceed the holder's quota (S7).
    * Returns `taken` if a decision or a later hold has one of its seats. After grace a forgotten hold is `hold_gone`.
    */
@@ -61,12 +59,11 @@ export interface Arbiter {
    */
   release(command: ReleaseCommand): Promise<ReleaseOutcome>;
   /**
-   * Applies Postgres's decisions about seats. A change whose version is not higher than the seat's is ignored. `available`
-   * takes
+   * Applies Postgres's decisions about seats. A change whose version is not higher than the seat's is ignored. `available` takes
    * back only a projected state, never a hold. Other states override a hold, which then can neither be extended nor found; the
-   * rest of it can be released, and it expires. `ended` names holds whose order was sold or closed: their quota entries end
-   * for good. Unknown seats and holds are ignored. Idempotent, in any order. Returns whether the partition's store applied it.
-   * On false, callers that rely on the change must repeat it.
+   * rest of it can be released, and it expires. `ended` names holds whose order was sold or closed: their quota entries end for
+   * good. Unknown seats and holds are ignored. Idempotent, in any order. Returns whether the partition's store applied it. On
+   * false, callers that rely on the change must repeat it.
    */
   project(command: ProjectCommand): Promise<boolean>;
   /**

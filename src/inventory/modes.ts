@@ -24,10 +24,8 @@ export interface PartitionModes {
   seats(event: EventNo, partition: PartitionNo): Promise<StoredSeats & { mark: string }>;
   holds(event: EventNo, partition: PartitionNo): Promise<StoredHold[]>;
   /**
-   * Second step: sets `moving`. From now on hold, extend, release and reserve return `retry`. Returns the changes since the
-   * mark,
-   * or everything.
-   * Rejected unless `rebuild` is the latest one.
+   * Second step: sets `moving`. From now on hold, extend, release and reserve return `retry`. Returns the changes since the mark,
+   * or everything. Rejected unless `rebuild` is the latest one.
    */
   move(
     at: PartitionTerm & { rebuild: number; since?: string },

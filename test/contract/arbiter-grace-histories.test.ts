@@ -8,8 +8,7 @@ import { postgresWorld, testDb } from './arbiter-postgres-world.ts';
 import { commandsOf, idOf, minute, seatsOf } from './arbiter-world.ts';
 
 /**
- * Random histories with a loss in the middle, compared result by result: holds and releases that leave receipts behind; then
- * all
+ * Random histories with a loss in the middle, compared result by result: holds and releases that leave receipts behind; then all
  * of these in any order, mixed with releases and decisions; then the end of grace. ONSALE_TEST_SEED replays one.
  */
 const seats = 10;

@@ -17,8 +17,7 @@ const farewell = message('E', 'SFATAL\0VFATAL\0C57P01\0Mterminating connection\0
 const answer = [message('1'), message('2'), message('n'), message('C', 'SELECT 0\0'), ready];
 
 /**
- * Speaks enough of Postgres's protocol for one query, and ends the connection: in the packet of its response, a moment after
- * it,
+ * Speaks enough of Postgres's protocol for one query, and ends the connection: in the packet of its response, a moment after it,
  * or when its client ends it.
  */
 async function stoppingServer(

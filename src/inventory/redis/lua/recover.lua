@@ -1,6 +1,5 @@
 -- recover: returns the hold of a receipt unchanged. One that has become an order is gone; the order holds the rest. This store
--- does
--- not take a forgotten hold again; only Postgres does, in the grace after a loss.
+-- does not take a forgotten hold again; only Postgres does, in the grace after a loss.
 -- KEYS    those of partition.lua
 -- ARGV    1 epoch   2 floor   3 hold   4 visitor
 -- RETURNS {stale, epoch}, {recovered, hold…} or {hold_gone}
