@@ -11,6 +11,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { isAlive } from '../../src/runtime/private-server.ts';
 import { programArguments } from '../support/program.ts';
 import { withoutRedis } from '../support/redis.ts';
+import { freePort } from '../support/server-process.ts';
 
 const shared = { clock: systemClock, log: silentLogger };
 const folders: string[] = [];
@@ -59,7 +60,7 @@ test('the private server is reached with its password only, keeps nothing and ev
 test('a server that ends by itself comes back empty on the same address; one that was taken down stays away', {
   skip: withoutRedis,
 }, async (t) => {
-  const server = await startRedis({ ...shared, dataDir: folder() });
+  const server = await startRedis({ ...shared, dataDir: folder(), port: await freePort() });
   t.after(() => server.stop());
   const { runId, port } = server;
   process.kill(server.pid, 'SIGKILL');
@@ -80,7 +81,7 @@ test('a server left behind by a killed process is ended, frozen or not, and the 
   skip: withoutRedis,
 }, async (t) => {
   const dataDir = folder();
-  const left = await startInKilledProcess(dataDir);
+  const left = await startInKilledProcess(dataDir, await freePort());
   const next = await startRedis({ ...shared, dataDir });
   t.after(() => next.stop());
   assert.equal(isAlive(left.pid), false);
@@ -97,8 +98,9 @@ test('a server left behind by a killed process is ended, frozen or not, and the 
 });
 
 /** Starts a server whose parent process is killed, so that nothing stops it. */
-async function startInKilledProcess(dataDir: string): Promise<{ pid: number; port: number }> {
-  const child = spawn(process.execPath, [...programArguments('test/support/redis-parent.ts'), dataDir], {
+async function startInKilledProcess(dataDir: string, port?: number): Promise<{ pid: number; port: number }> {
+  const given = port === undefined ? [dataDir] : [dataDir, String(port)];
+  const child = spawn(process.execPath, [...programArguments('test/support/redis-parent.ts'), ...given], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exited = new Promise((resolve) => child.once('exit', resolve));

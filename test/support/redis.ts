@@ -5,7 +5,6 @@ import { after } from 'node:test';
 import { Redis } from 'ioredis';
 import {
   endWithParent,
-  freePort,
   infoFields,
   launchRedis,
   type RedisProcess,
@@ -13,6 +12,7 @@ import {
 } from '../../src/redis/launch.ts';
 import { findRedis, RedisServerFault } from '../../src/redis/program.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { freePort } from './server-process.ts';
 
 /**
  * Real Redis servers for tests, each a process of its own on 127.0.0.1. The program is the one that scripts/test.mjs found or

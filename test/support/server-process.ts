@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { systemClock } from '../../src/runtime/clock.ts';
@@ -67,11 +68,21 @@ export async function serverProcess(
   };
 }
 
+/**
+ * A free port on 127.0.0.1, below those of outgoing connections (32768 and up on Linux), so that no connection of another test
+ * takes it while its server restarts. The bus of a Redis Cluster, 10,000 above, is below them as well.
+ */
 export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (let attempt = 1; ; attempt++) {
+    const server = net.createServer().listen(randomInt(12_000, 22_000), '127.0.0.1');
+    try {
+      await once(server, 'listening');
+      const { port } = server.address() as net.AddressInfo;
+      server.close();
+      await once(server, 'close');
+      return port;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || attempt === 20) throw error;
+    }
+  }
 }
