@@ -48,7 +48,7 @@ test('W1 W4: the place survives reload and second tab; waiting polls nothing but
   await page.goto(`/events/${app.event}`);
   await page.getByRole('button', { name: 'Join the line' }).click();
   await page.getByRole('heading', { name: 'You are in the line' }).waitFor();
-  await page.locator('main').getByText('The line stands still').waitFor();
+  await page.locator('main').getByText('The queue does not move').waitFor();
   await assertAccessible(page, 'waiting while paused');
   const number = await numberOn(page);
 

@@ -267,7 +267,7 @@ test('by keyboard on a phone: a check-in is taken back, a double use too; a refu
   await assertAccessible(page, 'a buyer to be forgotten');
   await page.keyboard.insertText(asked?.split(' ').at(-1) ?? '');
   await press(page, 'Enter');
-  await page.getByText('Done: 1 order names nobody any more.').waitFor();
+  await page.getByText('Done: the names were deleted from 1 order.').waitFor();
   assert.equal(await focused(), 'forget-buyer');
   const [name] = await app.database.query('SELECT 1 FROM orders WHERE buyer::text LIKE $1', [
     `%${order.buyer.email}%`,
