@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { LiveRegion } from './live.tsx';
 import { texts } from './texts/texts.ts';
 
@@ -44,7 +44,8 @@ function Mark() {
  */
 export function ViewHeading(props: { children: ComponentChildren; level?: 1 | 2 }) {
   const ref = useRef<HTMLHeadingElement>(null);
-  useEffect(() => {
+  // Runs before the view is painted, so that a late focus does not take quick key presses from a field.
+  useLayoutEffect(() => {
     if (viewsShown++ > 0) ref.current?.focus({ preventScroll: false });
   }, []);
   const Tag = props.level === 1 ? 'h1' : 'h2';
