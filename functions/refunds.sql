@@ -162,6 +162,8 @@ BEGIN
     - (SELECT coalesce(sum(amount), 0) FROM refunds
        WHERE order_id = o.order_id AND refund_id <> p_refund AND state IN ('failed','elsewhere'));
   IF v_elsewhere > 0 THEN
+    -- The run over a cancelled event does not try it again by itself.
+    UPDATE refunds SET retry_asked = NULL WHERE refund_id = p_refund;
     RETURN jsonb_build_object('kind', 'gone_back', 'order', order_json(o), 'refund', refund_json(r));
   END IF;
   UPDATE refunds SET state = 'open', detail = NULL, retry_asked = NULL, updated_at = clock_timestamp()
@@ -251,7 +253,7 @@ BEGIN
     WHERE operation_id = p_operation;
     v_state := CASE p_state WHEN 'waiting' THEN 'pending' WHEN 'refused' THEN 'failed' ELSE p_state END;
     UPDATE refunds
-    SET state = v_state, detail = CASE WHEN v_state <> 'done' THEN p_detail END, updated_at = clock_timestamp(),
+    SET state = v_state, detail = CASE WHEN v_state <> 'done' THEN p_detail END, updated_at = clock_timestamp(), retry_asked = NULL,
         checks = CASE WHEN v_state = 'done' THEN checks ELSE 0 END,
         check_at = CASE WHEN v_state = 'done' THEN refund_check_after(0, clock_timestamp()) END
     WHERE refund_id = m.refund_id;

@@ -42,7 +42,7 @@ export function openRefunds(parts: RefundParts): {
   const reversals = createReversals({ db, provider: parts.provider, log: parts.log });
   const refunds = createRefunds({ ...rest, record: refundRecord, orders, reversals });
   const modes = events.modes;
-  const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, refundRecord, modes });
+  const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, modes });
   const routes = { events, orders, refunds, refundRecord, reversals, cancelEvent, cancellations };
   const desk = createOperatorDesk({ db, refunds, random: parts.random });
   return { refunds, cancelEvent, desk, routes };

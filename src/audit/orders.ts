@@ -252,4 +252,52 @@ export const amountChecks: readonly RecordCheck[] = [
       WHERE (rt.refund_id IS NULL AND t.revoked_at IS NOT NULL)
         OR (rt.refund_id IS NOT NULL AND (t.revoked_at IS NULL OR t.status <> 'cancelled'))`,
   },
+  {
+    promise: 'P8',
+    name: 'kept_without_ticket',
+    looks:
+      'orders without a valid ticket keep no money but fees, unless an operator decided so or has it on the list',
+    remedy:
+      'Give the difference back: refund it as goodwill, or at the provider if the order was never paid.',
+    text: `
+      WITH without_ticket AS MATERIALIZED (
+        SELECT o.order_id, o.order_fee FROM orders o
+        WHERE o.event_no = $1 AND o.state IN ('paid','cancelled')
+          AND EXISTS (SELECT FROM money_operations m WHERE m.order_id = o.order_id AND m.kind = 'capture' AND m.state = 'done')
+          AND NOT EXISTS (SELECT FROM tickets t WHERE t.event_no = $1 AND t.order_id = o.order_id AND t.status = 'sold')),
+      kept AS MATERIALIZED (
+        -- A refund of nothing is a decision: the organiser cancelled its tickets without paying.
+        SELECT w.order_id, order_left(o) + r.unpaid AS kept, r.fees_kept + w.order_fee - r.order_fee AS fees
+        FROM without_ticket w JOIN orders o USING (order_id) CROSS JOIN LATERAL (
+          SELECT coalesce(sum(fees_kept), 0) AS fees_kept, coalesce(sum(order_fee), 0) AS order_fee,
+                 coalesce(sum(goodwill) FILTER (WHERE amount = 0), 0) AS unpaid
+          FROM refunds WHERE order_id = w.order_id) r)
+      SELECT NULL::integer AS seat, k.order_id AS "order", NULL::uuid AS hold,
+             format('%s are kept and no ticket is valid, the fees that may be kept are %s', kept, fees) AS says
+      FROM kept k
+      WHERE kept > fees
+        AND NOT EXISTS (SELECT FROM operator_list l WHERE l.order_id = k.order_id)
+        AND NOT EXISTS (SELECT FROM reconcile_findings f WHERE f.order_id = k.order_id AND f.decision IS NOT NULL)
+      UNION ALL
+      SELECT NULL, order_id, NULL, format('%s operation %s has ended, %s were captured and %s given back', kind, operation_id,
+                                          answer #>> '{view,captured}', answer #>> '{view,refunded}')
+      FROM (${operations}) m
+      WHERE state = 'voided' AND (answer #>> '{view,captured}')::bigint > (answer #>> '{view,refunded}')::bigint
+        AND coalesce(decision ->> 'action', '') <> 'settle'`,
+  },
+  {
+    promise: 'P8',
+    name: 'reversal_told',
+    looks: 'refunds made at the provider and disputes are on the list or were decided, as they stand now',
+    remedy: 'Compare the order with the provider; cancel its tickets if the money went back.',
+    // Decided findings are kept for a year (reconcile_run_due).
+    text: `
+      SELECT NULL::integer AS seat, v.order_id AS "order", NULL::uuid AS hold,
+             format('%s %s is %s and took %s, no operator was told', v.kind, v.reversal_id, v.state, v.taken) AS says
+      FROM reversals v JOIN orders o USING (order_id)
+      WHERE o.event_no = $1 AND v.seen_at > now() - interval '1 year'
+        AND NOT EXISTS (SELECT FROM reconcile_findings f WHERE f.subject = v.reversal_id
+                        AND (f.settled_at IS NULL OR f.decision IS NOT NULL)
+                        AND f.detail ->> 'state' = v.state AND (f.detail ->> 'taken')::bigint = v.taken)`,
+  },
 ];

@@ -12,7 +12,7 @@ import type {
   StartCancellationOutcome,
 } from '../orders/cancellations.ts';
 import type { PartitionMode } from '../orders/record.ts';
-import { type RefundRecord, refundStates } from '../orders/refunds.ts';
+import { refundStates } from '../orders/refunds.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loops } from '../runtime/loops.ts';
@@ -22,8 +22,7 @@ import type { Refunds } from './refunds.ts';
 
 export interface CancelEventOptions {
   record: CancellationRecord;
-  refunds: Pick<Refunds, 'decided' | 'newAttempt'>;
-  refundRecord: Pick<RefundRecord, 'retry'>;
+  refunds: Pick<Refunds, 'decided' | 'newAttempt' | 'retryLater'>;
   arbiter: Pick<Arbiter, 'project'>;
   /** Reads the holds of a partition that Redis arbitrates. Null if this process has no connection to it. */
   redisHolds: ((event: EventNo, row: PartitionMode) => Promise<{ hold: string; state: string }[]>) | null;
@@ -84,7 +83,7 @@ const roundLateMs = 60_000;
 const holdsEveryMs = 5_000;
 
 export function createCancelEvent(options: CancelEventOptions): CancelEvent {
-  const { record, refunds, refundRecord, arbiter, clock, random, log, owner } = options;
+  const { record, refunds, arbiter, clock, random, log, owner } = options;
   const holdsEndedAt = new Map<EventNo, number>();
 
   async function ask(event: EventNo, wish: CancellationWish, actor: string): Promise<CancellationAsked> {
@@ -210,9 +209,8 @@ export function createCancelEvent(options: CancelEventOptions): CancelEvent {
   }
 
   async function retry(pass: CancellationPass, refund: string): Promise<void> {
-    const { operation, key } = refunds.newAttempt(refund);
-    const outcome = await refundRecord.retry({ refund, operation, key, actor: null }, null);
-    if (outcome.kind === 'retried') pass.retried += 1;
+    const outcome = await refunds.retryLater(refund);
+    if (outcome?.kind === 'retried') pass.retried += 1;
   }
 
   /** One failure does not keep the others waiting; it comes up again. */

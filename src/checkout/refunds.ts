@@ -71,6 +71,8 @@ export interface Refunds {
   make(command: RefundCommand): Promise<RefundOutcome>;
   /** Another attempt of one that failed, by an organiser. */
   retry(refund: string, actor: string): Promise<RetryRefundOutcome>;
+  /** The same by the run over a cancelled event; the workers send it. Null: the provider did not answer, nothing was decided. */
+  retryLater(refund: string): Promise<RetryRefundOutcome | null>;
   elsewhere: RefundRecord['elsewhere'];
   /** Carries a claimed attempt on as far as it gets. */
   drive(standing: Standing): Promise<Standing>;
@@ -146,12 +148,12 @@ export function createRefunds(options: RefundsOptions): Refunds {
   }
 
   /**
-   * Reads refunds made at the provider first, so that their money is not offered again. If it does not respond, the record
-   * decides.
+   * Reads refunds made at the provider first, so that their money is not offered again. Returns false if it does not respond;
+   * for a person the record then decides.
    */
-  async function lookFirst(order: Order): Promise<void> {
-    if (!options.provider || (order.state !== 'paid' && order.state !== 'cancelled')) return;
-    await inspect(order, await orders.operationsOf(order.order));
+  async function lookFirst(order: Order): Promise<boolean> {
+    if (!options.provider || (order.state !== 'paid' && order.state !== 'cancelled')) return true;
+    return inspect(order, await orders.operationsOf(order.order));
   }
 
   async function make(command: RefundCommand): Promise<RefundOutcome> {
@@ -177,6 +179,14 @@ export function createRefunds(options: RefundsOptions): Refunds {
     const outcome = await record.retry({ refund, ...ids, actor }, claimOf);
     if (outcome.kind !== 'retried') return outcome;
     return { ...outcome, ...(await driven(outcome)) };
+  }
+
+  async function retryLater(refund: string): Promise<RetryRefundOutcome | null> {
+    const known = await record.find(refund);
+    const order = known && (await orders.findOrder(known.order));
+    if (!known || !order) return { kind: 'unknown_refund' };
+    if (!(await lookFirst(order))) return null;
+    return record.retry({ refund, ...newAttempt(known.order), actor: null }, null);
   }
 
   /** The refund is decided, whatever becomes of its first attempt here: the reconciler goes on. */
@@ -337,6 +347,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     preview,
     make,
     retry,
+    retryLater,
     elsewhere: record.elsewhere,
     drive,
     inspect,

@@ -225,3 +225,63 @@ test('P8: refunds that fail are counted and retried by one act; the rate is kept
   assert.deepEqual(after.refunds, { done: { refunds: 9, amount: 9 * 5350 } });
   await auditEvent(database, simulator, event);
 });
+
+test('P8: a repeat ends although a failed refund went back by hand at the provider meanwhile, and pays nothing twice', async () => {
+  const stage = await stageEvent(database);
+  const { event } = stage;
+  const [told, untold, owed] = await Promise.all([
+    bought(desk, stage, [0]),
+    bought(desk, stage, [1, 2]),
+    bought(desk, stage, [3]),
+  ]);
+  for (const { order } of [told, untold, owed]) {
+    await simulator.fault('refund_insufficient_balance', { match: { reference: order }, times: 1 });
+  }
+  await cancel(event, { fees: 'kept' });
+  await runToEnd(event);
+  const refundedOf = async ({ providerObject }: typeof told) =>
+    (await simulator.ledgerOf(providerObject!)).charges[0]!.refunded;
+  await simulator.refundByHand(told.providerObject!, 5_000);
+  // A look at the order reads it. Of the other one nothing is known: no event arrives here.
+  await desk.refunds.preview(told.order, { tickets: [], fees: 'kept', goodwill: 0 });
+  // As much as the kept fees: the provider itself would not refuse the repeat.
+  await simulator.refundByHand(untold.providerObject!, 600);
+
+  assert.equal(await desk.cancellations.retryFailed(event, 'organiser'), 3);
+  await runToEnd(event);
+  assert.deepEqual(await Promise.all([told, untold, owed].map(refundedOf)), [5_000, 600, 5_000]);
+  const counted = async () => (await desk.cancellations.find(event))!.refunds;
+  const failed = { refunds: 2, amount: 15_000 };
+  assert.deepEqual(await counted(), { done: { refunds: 1, amount: 5_000 }, failed });
+  assert.equal(await desk.cancellations.retryFailed(event, 'organiser'), 2, 'may be asked for again');
+  await runToEnd(event);
+  assert.deepEqual(await counted(), { done: { refunds: 1, amount: 5_000 }, failed });
+
+  const [refund] = await desk.refundRecord.ofOrder(told.order);
+  await desk.refunds.elsewhere(refund!.refund, 'organiser', 'refunded at the provider');
+  assert.deepEqual(await counted(), {
+    done: { refunds: 1, amount: 5_000 },
+    failed: { refunds: 1, amount: 10_000 },
+    elsewhere: { refunds: 1, amount: 5_000 },
+  });
+  await auditEvent(database, simulator, event);
+});
+
+test('P8: a refund that succeeded before its repeat was made, and failed later, is repeated when asked for', async () => {
+  const stage = await stageEvent(database);
+  const { event } = stage;
+  const order = await bought(desk, stage, [0]);
+  await simulator.fault('refund_insufficient_balance', { match: { reference: order.order }, times: 1 });
+  await cancel(event);
+  await runToEnd(event);
+  const attempts = await desk.record.operationsOf(order.order);
+  const { operation } = attempts.find(({ kind }) => kind === 'refund')!;
+  assert.equal(await desk.cancellations.retryFailed(event, 'organiser'), 1);
+  await desk.refundRecord.settle({ operation, state: 'done' });
+  await runToEnd(event);
+  await desk.refundRecord.settle({ operation, state: 'refused', detail: 'the bank sent it back' });
+  assert.equal(await desk.cancellations.retryFailed(event, 'organiser'), 1);
+  await runToEnd(event);
+  assert.deepEqual((await desk.cancellations.find(event))!.refunds, { done: { refunds: 1, amount: 5_350 } });
+  await auditEvent(database, simulator, event);
+});

@@ -60,7 +60,6 @@ const cancelEvent = createCancelEvent({
   ...runtime,
   record: createCancellationRecord({ db }),
   refunds,
-  refundRecord,
   arbiter,
   redisHolds: null,
   modes: async () => [],

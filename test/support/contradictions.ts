@@ -321,6 +321,53 @@ export const contradictions: Contradiction[] = [
       SELECT gen_random_uuid(), order_id, 'refund', 'refused', 'k', 'pi', amount, currency, refund_id FROM refunds WHERE event_no = $1`,
   },
   {
+    promises: ['P8'],
+    title: 'money that was kept although no ticket is valid',
+    says: /P8 600 are kept and no ticket is valid, the fees that may be kept are 0/,
+    sql: ({ of }) => `
+      INSERT INTO refunds (refund_id, order_id, event_no, actor, reason, fees_kept, order_fee, goodwill, amount, currency, state)
+      VALUES ('${of('refund')}', '${of('order paid')}', $1, 'test', 'test', 0, 100, -600, 10000, 'EUR', 'done');
+      INSERT INTO refund_tickets (event_no, ticket_id, refund_id)
+      SELECT event_no, ticket_id, '${of('refund')}' FROM tickets WHERE event_no = $1 AND order_id = '${of('order paid')}';
+      INSERT INTO money_operations (operation_id, order_id, kind, state, key, provider_object, amount, currency, refund_id)
+      SELECT gen_random_uuid(), order_id, 'refund', 'done', gen_random_uuid()::text, 'pi_' || $1::int || '_paid', amount, currency, refund_id
+      FROM refunds WHERE event_no = $1;
+      UPDATE tickets SET status = 'cancelled', revoked_at = now() WHERE event_no = $1 AND order_id = '${of('order paid')}';
+      UPDATE orders SET state = 'cancelled', reason = 'refunded' WHERE event_no = $1 AND order_id = '${of('order paid')}';
+      UPDATE seats SET state = 'available', order_id = NULL WHERE event_no = $1 AND order_id = '${of('order paid')}';
+      UPDATE limit_counts SET seats = 0 WHERE event_no = $1`,
+    payments: (payments) => Object.assign(payment(payments, 0), { refunded: 10_000 }),
+  },
+  {
+    promises: ['P8'],
+    title: 'an ended payment whose money did not go back',
+    says: /P8 open operation .* has ended, 5350 were captured and 0 given back/,
+    sql: ({ of }) => `UPDATE money_operations SET answer = '{"view":{"captured":5350,"refunded":0}}'
+      WHERE operation_id = '${of('open closed')}' AND $1::int > 0`,
+  },
+  {
+    promises: ['P8'],
+    title: 'a refund made at the provider of which no operator was told',
+    says: /P8 refund re_\d+ is done and took 600, no operator was told/,
+    sql: ({
+      of,
+    }) => `INSERT INTO reversals (reversal_id, kind, order_id, object, amount, currency, state, taken, created_at)
+      VALUES ('re_' || $1::int, 'refund', '${of('order paid')}', 'pi_' || $1::int || '_paid', 600, 'EUR', 'done', 600, now())`,
+    payments: (payments) => Object.assign(payment(payments, 0), { refunded: 600 }),
+  },
+  {
+    promises: ['P8'],
+    title: 'a lost dispute of which only the opening was told',
+    says: /P8 dispute dp_\d+ is lost and took 10600, no operator was told/,
+    sql: ({
+      of,
+    }) => `INSERT INTO reversals (reversal_id, kind, order_id, object, amount, currency, state, taken, created_at)
+      VALUES ('dp_' || $1::int, 'dispute', '${of('order paid')}', 'pi_' || $1::int || '_paid', 10600, 'EUR', 'lost', 10600, now());
+      INSERT INTO reconcile_findings (kind, subject, order_id, says, detail)
+      SELECT 'dispute_opened', reversal_id, order_id, '', '{"state":"open","taken":10600}' FROM reversals
+      WHERE reversal_id = 'dp_' || $1::int`,
+  },
+  {
     promises: ['W1'],
     title: 'a number that two visitors have',
     says: /W1 number 3 of shard 0/,

@@ -40,7 +40,6 @@ export function refundDesk(
     ...runtime,
     record: cancellations,
     refunds,
-    refundRecord,
     arbiter,
     redisHolds: null,
     modes: async () => [],
