@@ -369,6 +369,9 @@ BEGIN
      OR (m.state IN ('refused','voided') AND EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id
          AND other.operation_id <> m.operation_id AND (other.state IN ('open','waiting','unknown','ending')
            OR (other.kind = 'authorise' AND other.state = 'done'))))
+     -- An operator settled its money by other means: it would be paid twice.
+     OR EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id AND other.state = 'voided'
+                AND other.provider_object = m.provider_object AND other.decision ->> 'action' = 'settle')
   THEN RETURN money_result(CASE WHEN m.state = 'ending' THEN 'ending' ELSE 'settled' END, p_operation); END IF;
   UPDATE money_operations
   SET state = 'ending', end_key = p_end_key, end_reason = p_reason, due_at = v_until, claimed_by = p_owner,
@@ -401,7 +404,7 @@ BEGIN
   UPDATE money_operations
   SET state = 'voided', answer = coalesce(p_answer, answer), due_at = NULL, claimed_until = NULL, updated_at = clock_timestamp(),
       attention = CASE WHEN attention NOT IN ('void_refused','refund_refused') AND decision IS NULL THEN attention END,
-      check_at = CASE WHEN v_back IS NOT NULL THEN refund_check_after(checks, clock_timestamp()) END
+      checks = 0, check_at = CASE WHEN v_back IS NOT NULL THEN refund_check_after(0, clock_timestamp()) END
   WHERE operation_id = p_operation;
   UPDATE money_operations SET attention = NULL
   WHERE order_id = o.order_id AND provider_object = m.provider_object AND attention = 'captured_after_refusal';

@@ -218,12 +218,13 @@ CREATE OR REPLACE FUNCTION refund_checks_claim(p_limit integer) RETURNS SETOF uu
   SELECT order_id FROM claimed UNION SELECT order_id FROM ended
 $$;
 
--- The order's refunds were checked.
+-- The order's refunds that refund_checks_claim claimed were checked. Later ones, and money that went back again just now, have
+-- their own checks.
 CREATE OR REPLACE FUNCTION refund_checked(p_order uuid) RETURNS void LANGUAGE sql AS $$
   UPDATE refunds SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
-  WHERE order_id = p_order AND check_at IS NOT NULL;
+  WHERE order_id = p_order AND check_at <= clock_timestamp() + interval '1 hour';
   UPDATE money_operations SET checks = checks + 1, check_at = refund_check_after(checks + 1, updated_at)
-  WHERE order_id = p_order AND check_at IS NOT NULL
+  WHERE order_id = p_order AND check_at <= clock_timestamp() + interval '1 hour'
 $$;
 
 -- Records the outcome of an attempt. A refund that succeeded is checked again later (refund_check_after).

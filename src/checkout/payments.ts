@@ -376,12 +376,11 @@ export function createPayments(options: PaymentsOptions): Payments {
     { object, status, captured, refunded }: PaymentView,
     operations: MoneyOperation[],
   ): boolean {
+    const ended = operations.filter((one) => one.providerObject === object && one.state === 'voided');
+    // What an operator settled by other means neither goes back nor buys anything.
+    if (ended.some(({ decision }) => decision?.action === 'settle')) return false;
     if (status === 'authorised' || captured > refunded) return true;
-    const noted = operations.some(
-      ({ providerObject, state, answer }) =>
-        providerObject === object && state === 'voided' && answer?.view?.captured === captured,
-    );
-    return captured > 0 && !noted;
+    return captured > 0 && !ended.some(({ answer }) => answer?.view?.captured === captured);
   }
 
   async function inspectStray(object: string, types: readonly string[]) {

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test, { after, before } from 'node:test';
 import { handOverTo } from '../../src/app/limits.ts';
+import { createOperatorDesk } from '../../src/checkout/operator-desk.ts';
 import { createReconcileReport, type ReconcileOutcome } from '../../src/checkout/reconcile-report.ts';
 import { dueRun, openFindings, settleFinding, startRun } from '../../src/orders/reconcile-findings.ts';
 import type { ListAnswer, PaymentProvider } from '../../src/payments/provider.ts';
 import { cleanReconcileSeen } from '../../src/retention/cleaning.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { systemRandom } from '../../src/runtime/random.ts';
 import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -262,13 +264,41 @@ test('P8: money that an ending gave back and that the bank sent back days later 
       `UPDATE money_operations SET check_at = check_at - interval '1 day' WHERE check_at IS NOT NULL`,
     );
   await aDay();
+  await bank.fault('refund_fails_later', { match: { reference: closed.order }, times: 1 });
   assert.equal(await counter.checkout.payments.checkRefunds(), 1);
   await reconcile(own, counter);
   assert.equal(await moneyBack(), closed.amount);
-  const [row] = await own.query<{ state: string; next: boolean }>(
-    `SELECT state, check_at > clock_timestamp() + interval '1 day' AS next FROM money_operations WHERE check_at IS NOT NULL`,
+  const [row] = await own.query<{ state: string; checks: number; next: boolean }>(
+    `SELECT state, checks, check_at BETWEEN clock_timestamp() + interval '23 hours' AND clock_timestamp() + interval '1 day' AS next
+     FROM money_operations WHERE check_at IS NOT NULL`,
   );
-  assert.deepEqual(row, { state: 'voided', next: true }, 'and is checked again');
+  assert.deepEqual(row, { state: 'voided', checks: 0, next: true }, 'all of the checks begin again');
+
+  await bank.settleRefunds();
+  await aDay();
+  const empty = await bank.fault('refund_insufficient_balance', { match: { reference: closed.order } });
+  assert.equal(await counter.checkout.payments.checkRefunds(), 1);
+  await reconcile(own, counter);
+  const operator = createOperatorDesk({ db: counter.db, refunds: counter.refunds, random: systemRandom });
+  const [entry] = (await operator.list({ event: stage.event, after: null, limit: 20 })).entries;
+  assert.equal(entry?.kind, 'refund_refused', 'the operator sees it');
+  const act = { entry: entry!.entry, action: 'settle', actor: 'organiser', note: 'paid in cash' } as const;
+  assert.equal((await operator.act(act)).kind, 'done');
+  await bank.endFault(empty);
+  const ended = (await counter.record.operationsOf(closed.order))
+    .filter(({ state }) => state === 'voided')
+    .at(-1)!;
+  const claim = { owner: 'worker', leaseMs: 1_000 };
+  const end = await counter.record.end(ended.operation, 'capture_refused', randomUUID(), claim);
+  assert.equal(end.kind, 'settled', 'nor by a process that read the order before the decision');
+  // Money of an order that only its deadline closed would buy the seats again.
+  for (const reason of ['closed_by_buyer', 'not_paid_in_time']) {
+    await own.query('UPDATE orders SET reason = $2 WHERE order_id = $1', [closed.order, reason]);
+    assert.equal(await counter.checkout.payments.inspect(closed.order, []), true);
+    await reconcile(own, counter);
+    assert.equal(await moneyBack(), 0, 'what was paid by other means is not paid again');
+    assert.equal((await counter.record.findOrder(closed.order))!.state, 'closed', 'and buys nothing');
+  }
   assert.deepEqual(violationsOf(await auditOf({ database: own, simulator: bank, eventNo: stage.event })), []);
 });
 
