@@ -95,7 +95,9 @@ export function registerHolds(app: App, deps: HttpDeps): void {
       let { replaces = null } = request.body;
       const held = replaces === null ? null : heldPartition(deps, event, house, visitor, replaces);
       const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
-      const holder = holderOf(deps, event, visitor, request.body.account);
+      const holder = event.settings.accountFirst
+        ? await accountOf(deps, event, request.body.account)
+        : visitor;
       const { cooldown } = event.settings;
       // A replacement keeps the lease of the hold that it replaces, so it does not count as a new hold.
       if (cooldown && replaces === null) await refuseCooling(deps, { event, house, visitor, holder, idIn });
@@ -280,14 +282,12 @@ function admitted(
 }
 
 /** The account, where the event asks for one before anything is held; it has to be proved. */
-function holderOf(
+async function accountOf(
   { accountTokens }: HttpDeps,
   event: EventRecord,
-  visitor: Visitor,
   token: string | undefined,
-): Holder {
-  if (!event.settings.accountFirst) return visitor;
-  const account = token === undefined ? null : accountTokens?.read(token, event.event);
+): Promise<Holder> {
+  const account = token === undefined ? null : await accountTokens?.read(token, event.event);
   if (!account) throw problem('account_required');
   return account;
 }
