@@ -288,7 +288,8 @@ export const amountChecks: readonly RecordCheck[] = [
   {
     promise: 'P8',
     name: 'reversal_not_listed',
-    looks: 'refunds made at the provider and disputes are on the operator list or were decided, in their present state',
+    looks:
+      'refunds made at the provider and disputes are on the operator list or were decided, in their present state',
     remedy: 'Compare the order with the provider; cancel its tickets if the money went back.',
     // Decided findings are kept for a year (reconcile_run_due).
     text: `
