@@ -72,6 +72,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'holdSeats',
         summary: 'Hold seats',
         description:
           'Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold. Kinds price the answer; they are decided when the order is made, which names them again.',
@@ -186,7 +187,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
-        summary: 'A hold of mine',
+        operationId: 'getHold',
+        summary: 'A hold of this visitor',
         params: HoldParams,
         response: { 200: HoldSchema, ...problemResponses },
       },
@@ -204,6 +206,7 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'releaseHold',
         summary: 'Give the seats back',
         description: 'Repeatable. A hold whose payment has started is closed by its order.',
         params: HoldParams,
@@ -227,7 +230,8 @@ export function registerHolds(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
-        summary: 'Present a receipt',
+        operationId: 'recoverHold',
+        summary: 'Recover a hold by its receipt',
         description:
           'After a change of stores the browser shows its receipt by itself; answers the hold as it is.',
         params: HoldParams,

@@ -90,6 +90,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'createOrder',
         summary: 'Start paying for a hold',
         description:
           'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says which kind of buyer each is for; those that it leaves out are full. With `total` nothing is ordered at another sum.',
@@ -146,6 +147,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'payOrder',
         summary: 'Pay',
         description:
           'With a payment method or a confirmation token of the provider: card data never comes here. 402 `declined`: try another card with a new key. 503 `payment_unavailable`: no card was tried; send the same again, or a new try, after `retryAfterMs`.',
@@ -179,9 +181,10 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'refreshPayment',
         summary: 'Look the payment up and carry on',
         description:
-          'After the bank’s page or a lost answer; repeatable. The provider is asked once a back-off, whoever asks; in between the answer is what is known. Ask again after `retryAfterMs`.',
+          'After the bank’s page or a lost answer; repeatable. The provider is asked at most once in each back-off interval; in between the answer is what is known. Ask again after `retryAfterMs`.',
         params: OrderParams,
         response: orderOrPending,
       },
@@ -199,7 +202,8 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
-        summary: 'An order of mine',
+        operationId: 'getOrder',
+        summary: 'An order of this visitor',
         description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
         params: OrderParams,
         response: { 200: OrderSchema, ...problemResponses },
@@ -223,6 +227,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'closeOrder',
         summary: 'Close an unpaid order and free its seats',
         description:
           '202: it is cancelled and its seats are free, and the reservation on the card is still being lifted (`state` is `voiding`). Nothing will be charged; the order itself says when it is done. Repeatable.',
@@ -243,6 +248,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'getTickets',
         summary: 'The tickets, once they are paid for',
         params: OrderParams,
         response: { 200: TicketsSchema, ...problemResponses },

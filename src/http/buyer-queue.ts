@@ -31,7 +31,8 @@ export function registerQueue(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags: ['queue'],
-        summary: 'Join the line',
+        operationId: 'joinQueue',
+        summary: 'Join the queue',
         description:
           'A number is drawn only when the visitor cookie comes back: without it 428 sets it. A repeat answers the same number. During a presale the line is for those whose access code opens it.',
         params: EventParams,
@@ -73,6 +74,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags: ['queue'],
+        operationId: 'getPass',
         summary: 'Turn a called number into a buying session',
         description:
           'Once per visitor; a repeat answers the same pass. Without `ticket` the one in the cookie is taken. 409 `not_yet` while the number is not called.',

@@ -17,6 +17,7 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
     {
       schema: {
         tags: ['operations'],
+        operationId: 'isAlive',
         summary: 'This process answers',
         response: { 200: Type.Object({ ok: Type.Literal(true) }) },
       },
@@ -31,6 +32,7 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
     {
       schema: {
         tags: ['operations'],
+        operationId: 'isReady',
         summary: 'Able to sell',
         description:
           'Each part says whether it works, and why not if the request comes straight from loopback or a private network. A part that is not `ok` in an answer 200 is degraded: selling goes on, and a person should look. `background` names loops that fail, processes that do not report and work that is overdue.',

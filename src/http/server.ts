@@ -1,8 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import fastify, {
   type FastifyBaseLogger,
@@ -19,7 +17,7 @@ import { registerQueue } from './buyer-queue.ts';
 import { registerReads } from './buyer-reads.ts';
 import type { HttpDeps } from './deps.ts';
 import { answerOf, createErrorHandler, problemDocument, sendProblem } from './errors.ts';
-import { errorsPage } from './errors-page.ts';
+import { registerDescription } from './openapi.ts';
 import { registerOperations } from './operations.ts';
 import { registerPages, securityHeaders } from './pages.ts';
 import { refuseHostileText, refuseOtherSites } from './request-checks.ts';
@@ -73,7 +71,7 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   app.addHook('preValidation', refuseHostileText);
   deps.clients.watch(app);
   deps.pathMeter?.watch(app);
-  await describe(app, deps);
+  await registerDescription(app, deps);
 
   registerOperations(app, deps);
   registerReads(app, deps);
@@ -140,44 +138,6 @@ function answerUnknownRoutes(app: App): void {
     reply.header('allow', [...new Set(methods)].sort().join(', '));
     throw problem('method_not_allowed');
   });
-}
-
-async function describe(app: App, deps: HttpDeps): Promise<void> {
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Onsale',
-        version: '1',
-        description:
-          'Queue, hold, pay: the API of an on-sale. Errors are application/problem+json with a stable `code`.',
-      },
-      tags: [
-        { name: 'reads', description: 'Shared objects: cacheable, the same for everybody, seconds old.' },
-        { name: 'queue', description: 'A place in the line, and the pass when it is called.' },
-        { name: 'holds', description: 'Seats for ten minutes.' },
-        { name: 'orders', description: 'From a hold to tickets.' },
-        { name: 'organiser', description: 'Plans, events, the sale.' },
-        { name: 'operations', description: 'For those who run it.' },
-      ],
-      components: {
-        securitySchemes: {
-          organiser: { type: 'http', scheme: 'bearer', description: 'From POST /api/organiser/sessions.' },
-        },
-      },
-    },
-    hideUntagged: true,
-  });
-  await app.register(swaggerUi, { routePrefix: '/docs' });
-  let text: string | undefined;
-  app.get('/errors', { schema: { hide: true } }, (_request, reply) =>
-    reply.header('content-type', 'text/html; charset=utf-8').send(errorsPage()),
-  );
-  app.get('/openapi.json', { schema: { hide: true } }, (_request, reply) => {
-    text ??= JSON.stringify(app.swagger());
-    return reply.header('content-type', 'application/json; charset=utf-8').send(text);
-  });
-  deps.log.debug('routes described');
 }
 
 /** Requests that node's parser rejects never reach fastify, so this writes the response to the socket. */

@@ -20,6 +20,7 @@ export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void
     {
       schema: {
         tags: ['orders'],
+        operationId: 'getTicketDocument',
         summary: 'The tickets as a document, one page each',
         description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
         params: OrderParams,

@@ -22,6 +22,7 @@ export function registerWebhooks(
       bodyLimit: webhookBodyLimit,
       schema: {
         tags: ['operations'],
+        operationId: 'receiveProviderEvent',
         summary: "The payment provider's events",
         description: 'Signed by the provider. May come twice, late and out of order: the result is the same.',
         response: { 200: Type.Object({ received: Type.Literal(true) }), ...problemResponses },

@@ -15,8 +15,10 @@ const linesMax = 600;
 const longAllowed = 'migrations/0001_schema.sql';
 /** Written by pg_dump, for reading the whole at once. */
 const dumped = 'migrations/schema.sql';
+/** Written by programs. */
+const generated = [dumped, 'client/api.d.ts'];
 const isCode = (file: SourceFile): boolean =>
-  /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path) && file.path !== dumped;
+  /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path) && !generated.includes(file.path);
 const isScript = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js)$/.test(file.path);
 /** Suites that several test files run count too; what only supports tests does not. */
 const isTest = (file: SourceFile): boolean => /^test\/(?!support\/).*\.ts$/.test(file.path);
@@ -390,7 +392,7 @@ function proseOf({ path: name, text }: SourceFile): { line: number; words: strin
     const blanked = text.replace(/^```[\s\S]*?^```/gm, (code) => code.replace(/[^\n]/g, ''));
     return blanked.split('\n').map((line, i) => ({ line: i + 1, words: withoutCode(line) }));
   }
-  if (!/\.(?:ts|tsx|mjs|sql|lua)$/.test(name) || name === dumped) return [];
+  if (!/\.(?:ts|tsx|mjs|sql|lua)$/.test(name) || generated.includes(name)) return [];
   return text.split('\n').flatMap((line, i) => {
     const comment = /^\s*(?:\/\/|\/\*\*?|\*|--)\s(.*)$/.exec(line);
     return comment ? [{ line: i + 1, words: withoutCode(comment[1]!) }] : [];
