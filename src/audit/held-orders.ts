@@ -1,7 +1,7 @@
 import { counted } from '../core/counted.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import type { StoredHold } from '../inventory/modes.ts';
-import type { Looked, Violation } from './audit.ts';
+import type { Looked, Violation } from './audit-sources.ts';
 import type { OrderOfHold } from './facts.ts';
 
 /**

@@ -3,7 +3,14 @@ import { holdLimits, type PartitionNo, seatStates } from '../core/hold.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
 import type { PartitionMode } from '../orders/record.ts';
-import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+import type {
+  AuditedEvent,
+  AuditedPromise,
+  AuditSources,
+  Comparison,
+  Looked,
+  Violation,
+} from './audit-sources.ts';
 import {
   decidedSeats,
   type OpenOrderSeats,

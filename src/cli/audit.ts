@@ -4,13 +4,12 @@ import type { Command } from 'commander';
 import { openArbiter, type Runtime, stripeProvider } from '../app/app.ts';
 import {
   type AuditReport,
-  type AuditSources,
   auditEvent,
   eventsToAudit,
   type PromiseFinding,
   waitForRest,
 } from '../audit/audit.ts';
-import type { MoneySource, PaymentSeen } from '../audit/money.ts';
+import type { AuditSources, MoneySource, PaymentSeen } from '../audit/audit-sources.ts';
 import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';

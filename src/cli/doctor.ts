@@ -10,18 +10,10 @@ import { knownVersion } from '../postgres/migrate.ts';
 import type { Config } from '../runtime/config.ts';
 import { reachDatabase } from './database.ts';
 import { examineBackground } from './doctor-background.ts';
+import type { Finding } from './doctor-finding.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
 import { examineTicketKeys } from './doctor-ticket-keys.ts';
-
-export interface Finding {
-  check: string;
-  /** `note`: allowed, but worth knowing. */
-  state: 'ok' | 'note' | 'wrong';
-  detail: string;
-  /** The action that the operator should take. */
-  remedy?: string;
-}
 
 const freeBytesMin = 512 * 1024 * 1024;
 const freeBytesWarn = 5 * 1024 * 1024 * 1024;

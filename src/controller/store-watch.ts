@@ -1,9 +1,9 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { DecidedPhase } from '../inventory/arbiter.ts';
 import { createClockComparison } from '../inventory/clock-comparison.ts';
-import type { PartitionModes } from '../inventory/modes.ts';
+import type { ModeReader, PartitionModes, PartitionRow } from '../inventory/modes.ts';
 import { rebuild } from '../inventory/rebuild.ts';
-import type { ModeReader, PartitionRow, RedisArbiter } from '../inventory/routed.ts';
+import type { RedisArbiter } from '../inventory/routed.ts';
 import { RedisFault } from '../redis/faults.ts';
 import { type RedisPrimary, unfitness } from '../redis/store.ts';
 import type { Clock } from '../runtime/clock.ts';

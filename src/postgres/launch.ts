@@ -14,7 +14,7 @@ import {
   removePostmasterFile,
 } from './cluster.ts';
 import { asUser, type Binaries, PostgresFault, type ServerUser } from './install.ts';
-import type { PostgresOptions } from './server.ts';
+import type { PostgresOptions } from './options.ts';
 
 const readyTimeoutMs = 300_000;
 const readyPollMs = 15;

@@ -1,4 +1,4 @@
-import type { PaymentSeen } from '../../src/audit/money.ts';
+import type { PaymentSeen } from '../../src/audit/audit-sources.ts';
 import type { AuditedWorld } from './audited-event.ts';
 
 /** One thing that must not be, and what the audit says of it. */
