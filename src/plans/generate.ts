@@ -93,10 +93,10 @@ function bowlOf(curve: StadiumCurve, rows: number, seats: number): Bowl {
   let left = rows;
   let boxesDepth: number | null = null;
   shares.forEach((share, i) => {
-    const own = i === shares.length - 1 ? left : Math.round(rows * share);
-    left -= own;
-    tiers.push({ no: i + 1, rows: own, depth });
-    depth += own * m.rowPitch + m.tierGap;
+    const tierRows = i === shares.length - 1 ? left : Math.round(rows * share);
+    left -= tierRows;
+    tiers.push({ no: i + 1, rows: tierRows, depth });
+    depth += tierRows * m.rowPitch + m.tierGap;
     if (i === 0 && boxes) {
       boxesDepth = depth;
       depth += m.boxDepth;

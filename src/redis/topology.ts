@@ -128,7 +128,7 @@ function createNodes(options: TopologyOptions, onChange: (node: RedisNode) => vo
       username,
       password,
     };
-    const made = createNode({
+    const created = createNode({
       address,
       clock,
       random,
@@ -136,8 +136,8 @@ function createNodes(options: TopologyOptions, onChange: (node: RedisNode) => vo
         if (known.get(at) === node) onChange(node);
       },
     });
-    known.set(at, made);
-    return made;
+    known.set(at, created);
+    return created;
   };
   return {
     at: nodeAt,

@@ -144,10 +144,10 @@ export function createCredentials(options: CredentialOptions) {
       partition: head[5]!,
       with(event: EventNo, partition: PartitionNo): HoldId {
         assert(partition >= 0 && partition < partitionsEnd, 'a partition that fits into an id');
-        const made = Buffer.alloc(maskedBytes);
-        made.writeUInt32BE(event);
-        made[5] = partition;
-        for (const [i, byte] of made.entries()) name[i] = byte ^ mask[i]!;
+        const clear = Buffer.alloc(maskedBytes);
+        clear.writeUInt32BE(event);
+        clear[5] = partition;
+        for (const [i, byte] of clear.entries()) name[i] = byte ^ mask[i]!;
         return uuidText(name);
       },
     };

@@ -60,7 +60,7 @@ test('the list of events offers tickets only where there are some to get, and pu
 
 test('a spoken sentence goes after a few seconds, or with its view, and never takes a later one along', () => {
   let timers: { run: () => void; ms: number }[] = [];
-  const { said, announce, hush } = createAnnouncer((run, ms) => {
+  const { spoken, announce, hush } = createAnnouncer((run, ms) => {
     const timer = { run, ms };
     timers.push(timer);
     return () => {
@@ -69,17 +69,17 @@ test('a spoken sentence goes after a few seconds, or with its view, and never ta
   });
   announce('Ahead of you: 3 people.');
   announce('You are next.');
-  assert.equal(said.get().text, 'You are next.');
+  assert.equal(spoken.get().text, 'You are next.');
   assert.equal(timers.length, 1, 'the time of the first sentence does not end the second');
   assert.ok(timers[0]!.ms >= 3_000 && timers[0]!.ms <= 10_000);
   timers[0]!.run();
-  assert.equal(said.get().text, '');
+  assert.equal(spoken.get().text, '');
   announce('Removed.');
-  const before = said.get().text;
+  const before = spoken.get().text;
   announce('Removed.');
-  assert.notEqual(said.get().text, before, 'said again, it is read again');
+  assert.notEqual(spoken.get().text, before, 'announced again, it is read again');
   hush();
-  assert.equal(said.get().text, '');
+  assert.equal(spoken.get().text, '');
   assert.equal(timers.length, 0);
 });
 

@@ -68,7 +68,7 @@ async function queue(person: Person, world: World): Promise<{ pass: string } | E
       if (await pause(world, insistAfterMs)) continue;
       return { end: 'gave_up' };
     }
-    const over = world.tally.seen(status);
+    const over = world.tally.noteStatus(status);
     if (over) return { end: over };
     let waitMs = pollMs(status, joined.body, world.random);
     if ((status.frontier[joined.body.shard] ?? 0) >= joined.body.number && status.phase === 'open') {
@@ -104,7 +104,7 @@ async function fillBasket(person: Person, world: World, pass: string): Promise<{
     // Nothing found a few times: watch the status as the page does, and try again while seats may come back.
     if (attempt >= holdTriesMax) {
       const { body: status } = await buyer.status();
-      const over = world.tally.seen(status);
+      const over = world.tally.noteStatus(status);
       if (over) return { end: over };
       if (!(await pause(world, pollMs(status, { number: 0, shard: 0 }, world.random))))
         return { end: 'gave_up' };

@@ -145,7 +145,7 @@ function startCrowd(
     random,
     connectionsMax: 200,
     thinkMs: pace.thinkMs,
-    onHold: (told: HoldEvent) => fates.told(told),
+    onHold: (change: HoldEvent) => fates.note(change),
     onBought: (order, seats) => void bought.set(order, seats),
   });
   // Awaited later; a round that fails before that must not end the process.

@@ -68,9 +68,9 @@ function aroundOf(
   const ahead = knownNumbers(from, Math.max(from, number - 1), gaps);
   const behind = knownNumbers(number, last, gaps);
   if (status.frontier.length <= 1) return { ahead, behind };
-  const own = ahead + behind + 1;
+  const waiting = ahead + behind + 1;
   const others = waitingIn(status) - waitingInShard(status, shard);
-  const share = ahead / own;
+  const share = ahead / waiting;
   return {
     ahead: Math.round(ahead + others * share),
     behind: Math.round(behind + others * (1 - share)),
