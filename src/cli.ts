@@ -4,14 +4,17 @@ import { registerGamedayCommand } from '../tools/gameday/command.ts';
 import { openArbiter, StartProblem } from './app/app.ts';
 import { registerAuditCommand } from './cli/audit.ts';
 import { registerBuyerCommands } from './cli/buyer.ts';
+import { registerCodeCommands } from './cli/codes.ts';
+import type { CliContext } from './cli/context.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
+import { registerEventCommands } from './cli/events.ts';
 import { registerExportCommand } from './cli/export.ts';
 import { registerLimitCommands } from './cli/limits.ts';
 import { registerLogCommand } from './cli/log.ts';
 import { registerMailCommands } from './cli/mail.ts';
-import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerPaymentCommands } from './cli/payments.ts';
+import { registerPlanCommands } from './cli/plans.ts';
 import { registerQueueCommands } from './cli/queue.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
 import { registerRefundCommands } from './cli/refunds.ts';
@@ -138,10 +141,13 @@ export async function main(argv: readonly string[]): Promise<number> {
     progress: say,
     fail,
     openArbiter: (db) => openArbiter(db, config(), runtime()),
+    namesAccounts: () => config().accountSecret !== undefined,
     redisServers: () => config().redis.servers.map(({ name }) => name),
     openDatabase,
   };
-  registerOrganiseCommands(program, organising);
+  registerPlanCommands(program, organising);
+  registerEventCommands(program, organising);
+  registerCodeCommands(program, organising);
   registerLimitCommands(program, organising);
   registerBuyerCommands(program, organising);
   registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });

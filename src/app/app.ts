@@ -19,7 +19,6 @@ import { registerOrganiserBackground } from '../http/organiser-background.ts';
 import { registerOrganiserBuyers } from '../http/organiser-buyers.ts';
 import { registerOrganiserEntry } from '../http/organiser-entry.ts';
 import { registerOrganiserExports } from '../http/organiser-exports.ts';
-import { registerOrganiserFigures } from '../http/organiser-figures.ts';
 import { registerOrganiserMails } from '../http/organiser-mails.ts';
 import { registerOrganiserRefunds } from '../http/organiser-refunds.ts';
 import { createOrganiserSessions } from '../http/organiser-sessions.ts';
@@ -355,7 +354,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const planDesk = createPlanDesk({ databaseUrl, logLevel: config.logLevel, clock });
   shutdown.add('seating plans', () => planDesk.close());
   const organiserDeps = {
-    accountTokens,
+    namesAccounts: accountTokens !== undefined,
     clients,
     planDesk,
     log,
@@ -377,7 +376,6 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const gates = createOrganiserSessions({ ...organiserDeps, db });
   const server = await buildServer({ ...deps, pathMeter }, [
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
-    organisers.guarding((scope) => registerOrganiserFigures(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserBackground(scope, { db })),
     organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
     organisers.guarding((scope) => registerOrganiserAttention(scope, { events, desk }, signedIn)),

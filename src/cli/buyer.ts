@@ -8,7 +8,7 @@ import {
   forgetBuyer,
   unforgettableLines,
 } from '../retention/forgetting.ts';
-import { type CliContext, cliActor, withDatabase } from './organise.ts';
+import { type CliContext, cliActor, withDatabase } from './context.ts';
 
 interface ForgetFlags {
   email?: string;

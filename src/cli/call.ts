@@ -1,30 +1,67 @@
 import { createEvents } from '../catalogue/events.ts';
+import { publishEvent } from '../catalogue/plans.ts';
+import { prepareReplan } from '../catalogue/replan.ts';
 import { type AnyOperation, runOperation } from '../http/organiser-operations.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
 import type { OperateDeps } from '../operate/deps.ts';
 import type { InputOf, OutputOf } from '../operate/operation.ts';
+import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
-import { type CliContext, cliActor } from './organise.ts';
+import { type CliContext, cliActor } from './context.ts';
+
+/** The refusal of an operation: the problem document of the API. */
+export interface Refusal {
+  code: string;
+  detail: string;
+  [extra: string]: unknown;
+}
 
 /**
  * Runs an operation in process, with the checks and the sentences of the API. Returns its answer; null after a refusal, which
- * has been printed and makes the exit code 1.
+ * has been printed and makes the exit code 1. `more` adds lines to its sentence.
  */
 export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
+  more: (refusal: Refusal) => readonly string[] = () => [],
 ): Promise<OutputOf<One> | null> {
   const { db, close } = await context.openDatabase();
+  const { deps, closeOpened } = operateDeps(context, db);
   try {
-    const { clock, random } = context;
-    const deps: OperateDeps = { db, clock, random, events: createEvents({ db, clock }) };
     const parts = { deps, actor: cliActor, log: silentLogger };
     const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
     if (status < 400) return body as OutputOf<One>;
-    const { detail } = body as { detail: string };
-    context.fail(detail);
+    const refusal = body as Refusal;
+    context.fail([refusal.detail, ...more(refusal)].join('\n'));
     return null;
   } finally {
+    await closeOpened();
     await close();
   }
+}
+
+/** Connections beyond the database are opened by the operations that need them. */
+function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpened(): Promise<void> } {
+  const { clock, random } = context;
+  const known = context.redisServers();
+  let opened: Promise<{ arbiter: Arbiter; close(): Promise<void> }> | undefined;
+  const deps: OperateDeps = {
+    db,
+    events: createEvents({ db, clock }),
+    openArbiter: async () => {
+      opened ??= context.openArbiter(db);
+      return (await opened).arbiter;
+    },
+    planWork: {
+      publish: ({ event, ...command }) => publishEvent(db, event, command),
+      prepareReplan: (event, plan) => prepareReplan(db, event, plan),
+    },
+    published: () => null,
+    redisServers: known.length > 0 ? known : null,
+    namesAccounts: context.namesAccounts(),
+    clock,
+    random,
+  };
+  return { deps, closeOpened: async () => (await opened)?.close() };
 }

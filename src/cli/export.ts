@@ -10,7 +10,7 @@ import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
 import { audit } from '../orders/audit.ts';
 import type { Db } from '../postgres/db.ts';
-import { type CliContext, cliActor } from './organise.ts';
+import { type CliContext, cliActor } from './context.ts';
 
 export type ExportContext = Omit<CliContext, 'openDatabase'> & {
   openDatabase(): Promise<{ db: Db; url: string; close(): Promise<void> }>;

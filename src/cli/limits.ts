@@ -11,7 +11,7 @@ import {
 import type { OutputOf } from '../operate/operation.ts';
 import { durationMs } from './audit.ts';
 import { call } from './call.ts';
-import type { CliContext } from './organise.ts';
+import type { CliContext } from './context.ts';
 
 interface SetFlags extends Partial<Record<CountedLimit, string>> {
   cooldown?: string;

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { createEvents } from '../catalogue/events.ts';
 import { type AuditEntry, auditPage, auditPageMax } from '../orders/audit.ts';
-import { type CliContext, withDatabase } from './organise.ts';
+import { type CliContext, withDatabase } from './context.ts';
 
 interface LogFlags {
   event?: string;

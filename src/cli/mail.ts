@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
 import { type MailSheet, mailSheet, mailsOfOrder, mailTroubles, resendMail } from '../fulfilment/mails.ts';
-import { type CliContext, cliActor, withDatabase } from './organise.ts';
+import { type CliContext, cliActor, withDatabase } from './context.ts';
 
 const listedMax = 200;
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -5,7 +5,7 @@ import { decimalOf } from '../core/money.ts';
 import { type EntryAction, entryActions } from '../core/operator-list.ts';
 import { entriesMax, noteLengthMax, problemOfAct } from '../http/organiser-attention.ts';
 import type { ListPlace } from '../orders/operator-list.ts';
-import { cliActor, withEvent } from './organise.ts';
+import { cliActor, withEvent } from './context.ts';
 import { type RefundContext, withRefunds } from './refunds.ts';
 
 interface ListFlags {

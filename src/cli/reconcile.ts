@@ -17,7 +17,7 @@ import type { PaymentProvider } from '../payments/provider.ts';
 import type { Db } from '../postgres/db.ts';
 import { installationOf } from '../postgres/installation.ts';
 import type { Config } from '../runtime/config.ts';
-import { cliActor } from './organise.ts';
+import { cliActor } from './context.ts';
 
 export interface ReconcileContext {
   config(): Config;

@@ -12,6 +12,7 @@ import {
   perSecondMin,
   problemOfRefund,
 } from '../http/organiser-refunds.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
 import type { Cancellation, CancellationWish } from '../orders/cancellations.ts';
 import { createSalesRecord } from '../orders/orders-record.ts';
 import type { EventRecord } from '../orders/record.ts';
@@ -24,7 +25,7 @@ import {
 } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type CliContext, cliActor, withArbiter, withDatabase, withEvent } from './organise.ts';
+import { type CliContext, cliActor, withDatabase, withEvent } from './context.ts';
 
 /** The context of these commands, with a log for failures. */
 export type RefundContext = CliContext & { log(): Logger };
@@ -365,3 +366,18 @@ function sayFailed(context: RefundContext, { refunds }: Cancellation): void {
 }
 
 const isId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+
+async function withArbiter(
+  context: CliContext,
+  id: string,
+  act: (parts: { db: Db; arbiter: Arbiter }, event: EventRecord) => Promise<void>,
+): Promise<void> {
+  await withEvent(context, id, async (db, _events, event) => {
+    const { arbiter, close } = await context.openArbiter(db);
+    try {
+      await act({ db, arbiter }, event);
+    } finally {
+      await close();
+    }
+  });
+}

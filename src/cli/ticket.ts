@@ -34,7 +34,7 @@ import { createTicketKeyring, type TicketKeyring } from '../fulfilment/ticket-ke
 import { revokedTickets } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { type CliContext, cliActor, withDatabase, withEvent } from './organise.ts';
+import { type CliContext, cliActor, withDatabase, withEvent } from './context.ts';
 
 export type TicketContext = CliContext & { dataDir(): string };
 

@@ -18,7 +18,7 @@ import {
   webhookBounds,
 } from '../fulfilment/webhook-endpoints.ts';
 import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
-import { type CliContext, cliActor, withDatabase } from './organise.ts';
+import { type CliContext, cliActor, withDatabase } from './context.ts';
 
 export type WebhookContext = CliContext & { addresses(): AddressRule };
 

@@ -3,6 +3,7 @@ import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts
 import { seatStateOfOrder } from '../core/order.ts';
 import { problem } from '../core/problems.ts';
 import type { Claim, HoldOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
+import { uuidPattern } from '../operate/operation.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { AdmissionPass } from '../waiting-room/credentials.ts';
@@ -25,7 +26,6 @@ import {
   problemResponses,
   RecoverBody,
   RecoveringSchema,
-  uuidPattern,
 } from './schemas.ts';
 import { readWish, requestHash, rightsOfWish } from './seat-wish.ts';
 import type { App } from './server.ts';

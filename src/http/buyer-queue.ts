@@ -3,6 +3,7 @@ import { impossible } from '../core/outcome.ts';
 import { allows } from '../core/phase.ts';
 import { noRights } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
+import { eventPattern } from '../operate/operation.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
@@ -10,14 +11,7 @@ import type { QueueTicketAnswer } from './api-types.ts';
 import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
 import { problemOfPhase } from './outcomes.ts';
-import {
-  EventParams,
-  eventPattern,
-  PassBody,
-  PassSchema,
-  problemResponses,
-  QueueTicketSchema,
-} from './schemas.ts';
+import { EventParams, PassBody, PassSchema, problemResponses, QueueTicketSchema } from './schemas.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 

@@ -6,9 +6,9 @@ import type { ActOutcome, OperatorDesk, OperatorEntry } from '../checkout/operat
 import { entryActions } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
 import { type Problem, problem } from '../core/problems.ts';
+import { oneLine } from '../operate/operation.ts';
 import type { ListPlace } from '../orders/operator-list.ts';
 import { iso } from './answers.ts';
-import { oneLine } from './schemas.ts';
 
 export interface OrganiserAttentionDeps {
   events: Pick<Events, 'find'>;

@@ -5,6 +5,7 @@ import { Type } from 'typebox';
 import { codeLivesMs, hashOfCode, newConfirmationCode } from '../checkout/cancel-event.ts';
 import { impossible } from '../core/outcome.ts';
 import { problem } from '../core/problems.ts';
+import { uuidPattern } from '../operate/operation.ts';
 import type { Db } from '../postgres/db.ts';
 import {
   askToForget,
@@ -15,7 +16,6 @@ import {
   forgetBuyer,
 } from '../retention/forgetting.ts';
 import type { Random } from '../runtime/random.ts';
-import { uuidPattern } from './schemas.ts';
 
 export interface OrganiserBuyersDeps {
   db: Db;

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { limitBounds } from '../core/limits.ts';
 import { problem } from '../core/problems.ts';
+import { oneLine } from '../operate/operation.ts';
 import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
 import {
   type Finding,
@@ -12,7 +13,6 @@ import {
   settleFinding,
 } from '../orders/reconcile-findings.ts';
 import type { OrganiserDeps } from './organiser.ts';
-import { oneLine } from './schemas.ts';
 
 const { reasonLengthMax } = limitBounds;
 const FindingParams = Type.Object({ finding: Type.String({ pattern: '^[1-9][0-9]{0,14}$' }) });

@@ -4,10 +4,10 @@ import { Type } from 'typebox';
 import { impossible } from '../core/outcome.ts';
 import { problem } from '../core/problems.ts';
 import { type MailSheet, mailSheet, mailsOfOrder, mailTroubles, resendMail } from '../fulfilment/mails.ts';
+import { uuidPattern } from '../operate/operation.ts';
 import { iso } from './answers.ts';
 import type { OrganiserDeps } from './organiser.ts';
 import { createOrganiserSessions } from './organiser-sessions.ts';
-import { uuidPattern } from './schemas.ts';
 
 const security = [{ organiser: [] }];
 const tags = ['organiser'];

@@ -39,9 +39,9 @@ export function registerOperations<Deps>(
         ...(params ? { params } : {}),
         ...(query ? { querystring: query } : {}),
         ...(body ? { body } : {}),
-        response: { [status]: one.output, '4xx': problemResponse(one.problems), '5xx': ProblemSchema },
+        response: { [status]: successOf(one), '4xx': problemResponse(one.problems), '5xx': ProblemSchema },
       },
-      serializerCompiler: () => (data) => JSON.stringify(data),
+      serializerCompiler: () => (data) => (one.file ? data : JSON.stringify(data)),
       async handler(request, reply) {
         const actor = await actorOf(request);
         const input = {
@@ -49,10 +49,21 @@ export function registerOperations<Deps>(
           ...(request.query as object),
           ...(request.body as object | undefined),
         };
-        return reply.code(status).send(await one.run(deps, input, { actor }));
+        const answer = await one.run(deps, input, { actor });
+        if (one.file) {
+          reply
+            .header('content-type', one.file.type)
+            .header('content-disposition', `attachment; filename="${one.file.name(input)}"`)
+            .header('cache-control', 'no-store');
+        }
+        return reply.code(status).send(answer);
       },
     });
   }
+}
+
+function successOf({ file, output }: AnyOperation<never>) {
+  return file ? { description: 'The file', content: { [file.type]: { schema: output } } } : output;
 }
 
 function problemResponse(codes: readonly string[]) {
@@ -83,7 +94,9 @@ export async function runOperation<Deps>(
     registerOperations(app, [one], deps, async () => actor);
     const { params, query, body } = one;
     const part = (schema: { properties: object } | undefined) =>
-      Object.entries(input).filter(([name]) => schema !== undefined && name in schema.properties);
+      Object.entries(input).filter(
+        ([name, value]) => value !== undefined && schema !== undefined && name in schema.properties,
+      );
     const path = part(params).reduce(
       (url, [name, value]) => url.replace(`:${name}`, encodeURIComponent(String(value))),
       `/api/organiser${one.path}`,
@@ -95,7 +108,11 @@ export async function runOperation<Deps>(
       ...(body ? { payload: Object.fromEntries(part(body)) } : {}),
     });
     if (fault) throw fault;
-    return { status: answer.statusCode, body: answer.body === '' ? null : JSON.parse(answer.body) };
+    const isText = one.file !== undefined && answer.statusCode < 400;
+    return {
+      status: answer.statusCode,
+      body: isText ? answer.body : answer.body === '' ? null : JSON.parse(answer.body),
+    };
   } finally {
     await app.close();
   }

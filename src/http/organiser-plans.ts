@@ -5,13 +5,13 @@ import { Type } from 'typebox';
 import { counted } from '../core/counted.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
+import { isSet, oneLine, QueryFlag } from '../operate/operation.ts';
 import { audit } from '../orders/audit.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Logger } from '../runtime/log.ts';
 import { answerOf, problemDocument } from './errors.ts';
 import type { ImportAnswer, ImportProgress, PlanDesk } from './plan-desk.ts';
-import { isSet, oneLine, QueryFlag } from './schemas.ts';
 
 const PlanQuery = Type.Object({
   dryRun: QueryFlag,

@@ -10,13 +10,14 @@ import { entryWords } from '../core/operator-list.ts';
 import { impossible } from '../core/outcome.ts';
 import { type Problem, problem } from '../core/problems.ts';
 import type { SeatFacts } from '../core/seat-map.ts';
+import { oneLine, uuidPattern } from '../operate/operation.ts';
 import { accountOf } from '../orders/accounts.ts';
 import type { Cancellation, CancellationRecord } from '../orders/cancellations.ts';
 import type { EventRecord, Order, SalesRecord } from '../orders/record.ts';
 import { goneBack, type Refund, type RefundRecord, refundStates } from '../orders/refunds.ts';
 import type { Reversal } from '../orders/reversals.ts';
 import { idempotencyKey, timeOf } from './request-checks.ts';
-import { IdempotencyHeaders, oneLine, uuidPattern } from './schemas.ts';
+import { IdempotencyHeaders } from './schemas.ts';
 
 export interface OrganiserRefundsDeps {
   events: Events;

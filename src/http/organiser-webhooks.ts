@@ -20,11 +20,11 @@ import {
   webhookBounds,
 } from '../fulfilment/webhook-endpoints.ts';
 import { newWebhookSecret } from '../fulfilment/webhook-signature.ts';
+import { uuidPattern } from '../operate/operation.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import { iso } from './answers.ts';
-import { uuidPattern } from './schemas.ts';
 
 export interface OrganiserWebhooksDeps {
   db: Db;

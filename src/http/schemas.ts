@@ -1,13 +1,12 @@
 import { Type } from 'typebox';
 import { holdLimits } from '../core/hold.ts';
-import { linePattern } from '../core/line.ts';
 import { orderStates } from '../core/order.ts';
+import { nullable, uuidPattern } from '../operate/operation.ts';
 
 /** Schemas of what the buyers' routes take and give: validation, documentation and serialisation from one source. */
 
 const time = () => Type.String({ format: 'date-time' });
 const minorUnits = () => Type.Integer({ description: 'Minor units of the currency.' });
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
 export const ProblemSchema = Type.Object(
   {
@@ -31,18 +30,6 @@ export const problemResponses = {
   '5xx': problemOf('Not possible now, or a fault of the server.'),
 } as const;
 
-export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
-/** A readable line: no line breaks or other control characters, and not only blanks. The length is in characters, not bytes. */
-export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
-  Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
-
-/** `?flag`, `?flag=true`: values of a query are text. */
-export const QueryFlag = Type.Optional(
-  Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]),
-);
-export const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
-
-export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
 const credentialMax = 2_000;
 
 export const EventParams = Type.Object({ event: Type.String({ maxLength: 200 }) });

@@ -1,4 +1,8 @@
 import type { Events } from '../catalogue/events.ts';
+import type { PublishOutcome } from '../catalogue/plans.ts';
+import type { PrepareOutcome } from '../catalogue/replan.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
+import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
@@ -8,6 +12,21 @@ export interface OperateDeps {
   /** With a longer statement time limit than the buyers' requests have: publishing a large plan takes seconds. */
   db: Db;
   events: Events;
+  /** Blocks are claims like any other. The command line connects only for operations that need it. */
+  openArbiter(): Promise<Arbiter>;
+  planWork: PlanWork;
+  /** The published object of that name, as JSON. Null if this process publishes none. */
+  published(event: string, name: 'counts' | 'status'): unknown;
+  /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */
+  redisServers: readonly string[] | null;
+  /** A platform can name accounts (ONSALE_ACCOUNT_SECRET). */
+  namesAccounts: boolean;
   clock: Clock;
   random: Random;
+}
+
+/** Work with whole seating plans: seconds of computing for a large one, so web processes run it in a thread. */
+export interface PlanWork {
+  publish(command: { event: EventRecord; actor: string; acceptWarnings: boolean }): Promise<PublishOutcome>;
+  prepareReplan(event: EventRecord, plan: string): Promise<PrepareOutcome>;
 }

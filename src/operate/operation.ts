@@ -29,6 +29,8 @@ export interface Operation<
   /** Bytes; 16 KiB unless named. */
   bodyLimit?: number;
   output: Output;
+  /** The answer is text of this content type, offered as a file of that name. */
+  file?: { type: string; name(input: Static<Params> & Static<Query>): string };
   /** HTTP status of a success; 200 unless named. */
   status?: 200 | 201 | 202 | 204;
   problems: readonly ProblemCode[];
@@ -73,7 +75,14 @@ export const Instant = Type.String({ format: 'date-time', maxLength: 40 });
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
 export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
+export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
 export const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+
+/** `?flag`, `?flag=true`: values of a query are text. */
+export const QueryFlag = Type.Optional(
+  Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]),
+);
+export const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
 
 /** Epoch ms as ISO 8601. */
 export function iso(at: number): string;

@@ -73,7 +73,17 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
   fulfilment: { uses: ['core', 'runtime', 'postgres', 'orders', 'catalogue'] },
   operate: {
     uses: [
-      ...['core', 'runtime', 'postgres', 'plans', 'orders', 'catalogue', 'retention', 'health'],
+      ...[
+        'core',
+        'runtime',
+        'postgres',
+        'plans',
+        'waiting-room',
+        'orders',
+        'catalogue',
+        'retention',
+        'health',
+      ],
       ...['checkout', 'fulfilment'],
     ],
     types: ['inventory', 'read-path'],
