@@ -21,9 +21,10 @@ const seatsEach = [4, 2] as const;
 const secretKey = 'sk_test_bench';
 const webhookSecret = 'whsec_bench';
 /**
- * Purchases before the measured ones, the same for all. Each of the pool's sessions prepares each statement for itself, and one
- * of our functions plans what is in it when a session first calls it, which costs more than the call: with some forty purchases
- * a session that is over, also where a client has a hundred statements to prepare.
+ * Purchases before the measured ones, the same number for all. Each session of the pool prepares each
+ * statement for itself. When it first calls one of our functions, it also plans the statements in that
+ * function, which costs more than the call. After some forty purchases a session has done all this, even if a
+ * client has a hundred statements to prepare.
  */
 const warmUp = 1_000;
 
@@ -73,7 +74,7 @@ export const bench: Bench = {
   },
 };
 
-/** This many buyers at the same time, each with fresh seats, and with the next purchase after each one. */
+/** `buyersAtOnce` buyers at the same time, each making one purchase after another with fresh seats. */
 function saleCase(
   name: string,
   seats: number,

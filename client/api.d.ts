@@ -491,24 +491,7 @@ export interface paths {
             cookie?: never;
         };
         /** Seating plans */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listPlans"];
         put?: never;
         /**
          * Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing
@@ -538,6 +521,191 @@ export interface paths {
                 };
             };
         };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Events, drafts too */
+        get: operations["listAllEvents"];
+        put?: never;
+        /** Create an event (a draft) */
+        post: operations["createEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One event with its controls and counts */
+        get: operations["getEventControls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/on-sale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Phase, message and rate ceiling; names the version it replaces */
+        patch: operations["changeOnSale"];
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tickets sold by category and ticket type, and the money: minor units
+         * @description Counted a few seconds after each confirmed order and each refund, half a minute old at most; `at` says when.
+         */
+        get: operations["getFigures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/publish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Publish: number the seats; the plan is immutable then */
+        post: operations["publishEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Another version of the plan; refuses to lose seats that a buyer has
+         * @description Seats keep their numbers, new ones are added, removed ones are blocked. `untold`: partitions whose store did not get the new seats; they are refused there until the same plan is set again.
+         */
+        post: operations["changePlan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/blocks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Block seats; those that a buyer has are listed */
+        post: operations["blockSeats"];
+        /** Give blocked seats back to the sale */
+        delete: operations["unblockSeats"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Access codes: the batches, and the codes of one of them
+         * @description Codes come 500 at a time, by code; `after` the last one for the next. Without `batch` only the batches.
+         */
+        get: operations["listCodes"];
+        put?: never;
+        /**
+         * Make a batch of access codes, all or none
+         * @description Either `generate`d or given `codes`; they open locked categories, locked ticket types, the presale, or several of these.
+         */
+        post: operations["createCodes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/codes/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Revoke a batch or a code; orders that were made with them go on */
+        post: operations["revokeCodes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/events/{event}/codes.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The codes as CSV, of a batch or all */
+        get: operations["downloadCodes"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -706,179 +874,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/organiser/events/{event}/codes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Access codes: the batches, and the codes of one of them
-         * @description Codes come 500 at a time, by code; `after` the last one for the next. Without `batch` only the batches.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    batch?: string;
-                    after?: string;
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        /**
-         * Make a batch of access codes, all or none
-         * @description Either `generate`d or `codes` of one’s own; they open locked categories, locked kinds, the presale, or several of these.
-         */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description The batch’s name, for people. */
-                        label: string;
-                        /** @description Locked categories that the codes open. */
-                        categories?: string[];
-                        /** @description Locked kinds that they open. */
-                        kinds?: string[];
-                        /** @description They open the event’s presale. */
-                        presale?: boolean;
-                        /** @description Orders that each code may be used for; null: any number. 1 when absent. */
-                        usesMax?: number | null;
-                        seatsMax?: number | null;
-                        until?: string | null;
-                        generate?: {
-                            count: number;
-                            length?: number;
-                            prefix?: string;
-                        };
-                        /** @description Codes of one’s own, in place of `generate`. */
-                        codes?: {
-                            code: string;
-                            usesMax?: number | null;
-                        }[];
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/codes/revoke": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Revoke a batch or a code; orders that were made with them go on */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        batch?: string;
-                        code?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/codes.csv": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** The codes as CSV, of a batch or all */
-        get: {
-            parameters: {
-                query?: {
-                    batch?: string;
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/organiser/audit-log": {
         parameters: {
             query?: never;
@@ -902,396 +897,6 @@ export interface paths {
                 };
                 header?: never;
                 path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Events, drafts too */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        /** Create an event (a draft) */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        id?: string;
-                        name: string;
-                        plan: string;
-                        currency: string;
-                        /** @description Full price by category; each category of the plan that seats are in needs one. */
-                        prices: {
-                            [key: string]: number;
-                        };
-                        /** @description Kinds of buyers beside `full`, such as reduced. */
-                        kinds?: {
-                            id: string;
-                            name: string;
-                            /** @description Who may take it, and what is asked for at the door. */
-                            conditions?: string;
-                            /** @description Price by category; a category that is missing is not sold to this kind. */
-                            prices: {
-                                [key: string]: number;
-                            };
-                            /** @description Only an access code opens it. */
-                            locked?: boolean;
-                        }[];
-                        /** @description Categories that only an access code opens. */
-                        lockedCategories?: string[];
-                        /** @description Minor units of the currency. */
-                        seatFee?: number;
-                        /** @description Minor units of the currency. */
-                        orderFee?: number;
-                        performanceAt?: string | null;
-                        onSaleAt?: string | null;
-                        presaleAt?: string | null;
-                        saleEndsAt?: string | null;
-                        holdMinutes?: number;
-                        holdSeatsMax?: number;
-                        accountSeatsMax?: number | null;
-                        instrumentSeatsMax?: number | null;
-                        visitorSeatsMax?: number | null;
-                        addressSeatsMax?: number | null;
-                        joinsPerMinute?: number | null;
-                        claimsPerMinute?: number | null;
-                        cooldown?: {
-                            /** @description Unpaid holds in a row before the first cooldown. */
-                            afterUnpaid: number;
-                            /** @description Length of the first cooldown; each further one is twice as long. */
-                            firstMs: number;
-                            /** @description Length of the longest cooldown. */
-                            maxMs: number;
-                            /** @description Unpaid holds are forgotten after this time without another one. */
-                            forgetMs: number;
-                        } | null;
-                        /** @description Seats are held by account, which your platform names by a token (ONSALE_ACCOUNT_SECRET). */
-                        accountFirst?: boolean;
-                        /** @description Counters that number the line. 1, the default, keeps strict order of arrival. */
-                        queueShards?: number;
-                        /** @description Parts of the house that are sold apart from each other: a hold takes seats of one. All other sections are one part. Fixed at publishing. */
-                        partitions?: {
-                            /** @description Ids of whole sections of the plan. */
-                            sections: string[];
-                            /** @description Name of a configured Redis server (ONSALE_REDIS_SERVERS); the default one when absent. */
-                            redis?: string;
-                        }[];
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** One event with its controls and counts */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/publish": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Publish: number the seats; the plan is immutable then */
-        post: {
-            parameters: {
-                query?: {
-                    acceptWarnings?: "true" | "false" | "";
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/on-sale": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /** Phase, message and rate ceiling; names the version it replaces */
-        patch: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        expectedVersion: number;
-                        phase?: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
-                        message?: string | null;
-                        rateCeiling?: number | null;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/plan": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Another version of the plan; refuses to lose seats that somebody has */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        plan: string;
-                        dryRun?: boolean;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/blocks": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Block seats; those that somebody has are listed */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description seat_no, or seat_guid as text. */
-                        seats: (number | string)[];
-                        reason?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        /** Give blocked seats back to the sale */
-        delete: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description seat_no, or seat_guid as text. */
-                        seats: (number | string)[];
-                        reason?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/events/{event}/figures": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Tickets sold by category and kind, and the money: minor units
-         * @description Counted a few seconds after each confirmed order and each refund, half a minute old at most; `at` says when.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
                 cookie?: never;
             };
             requestBody?: never;
@@ -4179,6 +3784,1070 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listPlans: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        plans: {
+                            /** @description Its id. */
+                            plan: string;
+                            name: string;
+                            version: number;
+                            report: {
+                                name: string;
+                                /** @description Numbered seats and general admission together. */
+                                seats: number;
+                                numberedSeats: number;
+                                gaUnits: number;
+                                sections: number;
+                                rows: number;
+                                categories: {
+                                    name: string;
+                                    seats: number;
+                                }[];
+                                perSection: {
+                                    id: string;
+                                    name: string;
+                                    group: string;
+                                    /** @enum {unknown} */
+                                    kind: "seated" | "ga";
+                                    rows: number;
+                                    seats: number;
+                                    sellAsUnit: boolean;
+                                }[];
+                                attributes: {
+                                    accessible: number;
+                                    companion: number;
+                                    restrictedView: number;
+                                };
+                                bounds: {
+                                    left: number;
+                                    top: number;
+                                    right: number;
+                                    bottom: number;
+                                } | null;
+                                warnings: {
+                                    code: string;
+                                    sentence: string;
+                                    /** @description The first of them. */
+                                    places: string[];
+                                    count: number;
+                                    /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                    beforeSale: boolean;
+                                }[];
+                            };
+                            /** Format: date-time */
+                            createdAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listAllEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        events: {
+                            id: string;
+                            name: string;
+                            plan: string;
+                            currency: string;
+                            performanceAt: string | null;
+                            onSaleAt: string | null;
+                            saleEndsAt: string | null;
+                            prices: {
+                                [key: string]: number;
+                            };
+                            /** @description Money in minor units. Absent: the default, or none. */
+                            settings: {
+                                holdTtlMs: number;
+                                holdSeatsMax: number;
+                                accountSeatsMax?: number | null;
+                                instrumentSeatsMax?: number | null;
+                                visitorSeatsMax?: number | null;
+                                addressSeatsMax?: number | null;
+                                joinsPerMinute?: number | null;
+                                claimsPerMinute?: number | null;
+                                cooldown?: {
+                                    /** @description Unpaid holds in a row before the first cooldown. */
+                                    afterUnpaid: number;
+                                    /** @description Length of the first cooldown; each further one is twice as long. */
+                                    firstMs: number;
+                                    /** @description Length of the longest cooldown. */
+                                    maxMs: number;
+                                    /** @description Unpaid holds are forgotten after this time without another one. */
+                                    forgetMs: number;
+                                } | null;
+                                accountFirst?: boolean;
+                                queueShards?: number;
+                                seatFee: number;
+                                orderFee: number;
+                                kinds?: {
+                                    id: string;
+                                    name: string;
+                                    /** @description Who may take it, and what is asked for at the door. */
+                                    conditions: string;
+                                    /** @description Price by category; a category that is missing is not sold as this ticket type. */
+                                    prices: {
+                                        [key: string]: number;
+                                    };
+                                    /** @description Only an access code opens it. */
+                                    locked: boolean;
+                                }[];
+                                lockedCategories?: string[];
+                                presaleAt?: number | null;
+                                partitions?: {
+                                    /** @description Ids of whole sections of the plan. */
+                                    sections: string[];
+                                    /** @description Name of a configured Redis server (ONSALE_REDIS_SERVERS); the default one when absent. */
+                                    redis?: string;
+                                }[];
+                            };
+                            /** @enum {unknown} */
+                            phase: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
+                            /** @description A change names the version that it replaces. */
+                            version: number;
+                            message: string | null;
+                            rateCeiling: number | null;
+                            layoutHash: string | null;
+                            seatCount: number;
+                            /** @description The sale is not open to every buyer yet. */
+                            presale?: boolean;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Part of its address; a random one when absent. */
+                    id?: string;
+                    name: string;
+                    /** @description Id of a stored plan. */
+                    plan: string;
+                    /** @description ISO 4217. */
+                    currency: string;
+                    /** @description Full price by category; each category of the plan that seats are in needs one. */
+                    prices: {
+                        [key: string]: number;
+                    };
+                    /** @description Ticket types beside `full`, such as reduced. */
+                    kinds?: {
+                        id: string;
+                        name: string;
+                        /** @description Who may take it, and what is asked for at the door. */
+                        conditions?: string;
+                        /** @description Price by category; a category that is missing is not sold as this ticket type. */
+                        prices: {
+                            [key: string]: number;
+                        };
+                        /** @description Only an access code opens it. */
+                        locked?: boolean;
+                    }[];
+                    /** @description Categories that only an access code opens. */
+                    lockedCategories?: string[];
+                    /** @description Minor units of the currency. */
+                    seatFee?: number;
+                    /** @description Minor units of the currency. */
+                    orderFee?: number;
+                    performanceAt?: string | null;
+                    onSaleAt?: string | null;
+                    presaleAt?: string | null;
+                    saleEndsAt?: string | null;
+                    holdMinutes?: number;
+                    holdSeatsMax?: number;
+                    accountSeatsMax?: number | null;
+                    instrumentSeatsMax?: number | null;
+                    visitorSeatsMax?: number | null;
+                    addressSeatsMax?: number | null;
+                    joinsPerMinute?: number | null;
+                    claimsPerMinute?: number | null;
+                    cooldown?: {
+                        /** @description Unpaid holds in a row before the first cooldown. */
+                        afterUnpaid: number;
+                        /** @description Length of the first cooldown; each further one is twice as long. */
+                        firstMs: number;
+                        /** @description Length of the longest cooldown. */
+                        maxMs: number;
+                        /** @description Unpaid holds are forgotten after this time without another one. */
+                        forgetMs: number;
+                    } | null;
+                    /** @description Seats are held by account, which your platform names by a token (ONSALE_ACCOUNT_SECRET). */
+                    accountFirst?: boolean;
+                    /** @description Counters that number the queue. 1, the default, keeps strict order of arrival. */
+                    queueShards?: number;
+                    /** @description Parts of the venue that are sold separately: a hold takes seats of one part. All other sections are one part. Fixed at publishing. */
+                    partitions?: {
+                        /** @description Ids of whole sections of the plan. */
+                        sections: string[];
+                        /** @description Name of a configured Redis server (ONSALE_REDIS_SERVERS); the default one when absent. */
+                        redis?: string;
+                    }[];
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        id: string;
+                        name: string;
+                        plan: string;
+                        currency: string;
+                        performanceAt: string | null;
+                        onSaleAt: string | null;
+                        saleEndsAt: string | null;
+                        prices: {
+                            [key: string]: number;
+                        };
+                        /** @description Money in minor units. Absent: the default, or none. */
+                        settings: {
+                            holdTtlMs: number;
+                            holdSeatsMax: number;
+                            accountSeatsMax?: number | null;
+                            instrumentSeatsMax?: number | null;
+                            visitorSeatsMax?: number | null;
+                            addressSeatsMax?: number | null;
+                            joinsPerMinute?: number | null;
+                            claimsPerMinute?: number | null;
+                            cooldown?: {
+                                /** @description Unpaid holds in a row before the first cooldown. */
+                                afterUnpaid: number;
+                                /** @description Length of the first cooldown; each further one is twice as long. */
+                                firstMs: number;
+                                /** @description Length of the longest cooldown. */
+                                maxMs: number;
+                                /** @description Unpaid holds are forgotten after this time without another one. */
+                                forgetMs: number;
+                            } | null;
+                            accountFirst?: boolean;
+                            queueShards?: number;
+                            seatFee: number;
+                            orderFee: number;
+                            kinds?: {
+                                id: string;
+                                name: string;
+                                /** @description Who may take it, and what is asked for at the door. */
+                                conditions: string;
+                                /** @description Price by category; a category that is missing is not sold as this ticket type. */
+                                prices: {
+                                    [key: string]: number;
+                                };
+                                /** @description Only an access code opens it. */
+                                locked: boolean;
+                            }[];
+                            lockedCategories?: string[];
+                            presaleAt?: number | null;
+                            partitions?: {
+                                /** @description Ids of whole sections of the plan. */
+                                sections: string[];
+                                /** @description Name of a configured Redis server (ONSALE_REDIS_SERVERS); the default one when absent. */
+                                redis?: string;
+                            }[];
+                        };
+                        /** @enum {unknown} */
+                        phase: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
+                        /** @description A change names the version that it replaces. */
+                        version: number;
+                        message: string | null;
+                        rateCeiling: number | null;
+                        layoutHash: string | null;
+                        seatCount: number;
+                        /** @description The sale is not open to every buyer yet. */
+                        presale?: boolean;
+                    };
+                };
+            };
+            /** @description A refused request, such as invalid_field, event_exists, unknown_plan */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getEventControls: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        id: string;
+                        name: string;
+                        plan: string;
+                        currency: string;
+                        performanceAt: string | null;
+                        onSaleAt: string | null;
+                        saleEndsAt: string | null;
+                        prices: {
+                            [key: string]: number;
+                        };
+                        /** @description Money in minor units. Absent: the default, or none. */
+                        settings: {
+                            holdTtlMs: number;
+                            holdSeatsMax: number;
+                            accountSeatsMax?: number | null;
+                            instrumentSeatsMax?: number | null;
+                            visitorSeatsMax?: number | null;
+                            addressSeatsMax?: number | null;
+                            joinsPerMinute?: number | null;
+                            claimsPerMinute?: number | null;
+                            cooldown?: {
+                                /** @description Unpaid holds in a row before the first cooldown. */
+                                afterUnpaid: number;
+                                /** @description Length of the first cooldown; each further one is twice as long. */
+                                firstMs: number;
+                                /** @description Length of the longest cooldown. */
+                                maxMs: number;
+                                /** @description Unpaid holds are forgotten after this time without another one. */
+                                forgetMs: number;
+                            } | null;
+                            accountFirst?: boolean;
+                            queueShards?: number;
+                            seatFee: number;
+                            orderFee: number;
+                            kinds?: {
+                                id: string;
+                                name: string;
+                                /** @description Who may take it, and what is asked for at the door. */
+                                conditions: string;
+                                /** @description Price by category; a category that is missing is not sold as this ticket type. */
+                                prices: {
+                                    [key: string]: number;
+                                };
+                                /** @description Only an access code opens it. */
+                                locked: boolean;
+                            }[];
+                            lockedCategories?: string[];
+                            presaleAt?: number | null;
+                            partitions?: {
+                                /** @description Ids of whole sections of the plan. */
+                                sections: string[];
+                                /** @description Name of a configured Redis server (ONSALE_REDIS_SERVERS); the default one when absent. */
+                                redis?: string;
+                            }[];
+                        };
+                        /** @enum {unknown} */
+                        phase: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
+                        /** @description A change names the version that it replaces. */
+                        version: number;
+                        message: string | null;
+                        rateCeiling: number | null;
+                        layoutHash: string | null;
+                        seatCount: number;
+                        /** @description The sale is not open to every buyer yet. */
+                        presale?: boolean;
+                        counts: components["schemas"]["SeatCounts"] | null;
+                        status: components["schemas"]["EventStatus"] | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeOnSale: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    expectedVersion: number;
+                    /** @enum {unknown} */
+                    phase?: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
+                    message?: string | null;
+                    rateCeiling?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        /** @enum {unknown} */
+                        phase: "draft" | "scheduled" | "pre_queue" | "open" | "paused" | "sold_out" | "closed" | "cancelled";
+                        /** @description A change names the version that it replaces. */
+                        version: number;
+                        message: string | null;
+                        rateCeiling: number | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, version_conflict, phase_impossible */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getFigures: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        currency: string;
+                        /** Format: date-time */
+                        at: string;
+                        orders: {
+                            reserved?: number;
+                            authorised?: number;
+                            confirmed?: number;
+                            paid?: number;
+                            voiding?: number;
+                            closed?: number;
+                            cancelled?: number;
+                        };
+                        sold: {
+                            category: string;
+                            kind: string;
+                            tickets: number;
+                            prices: number;
+                            fees: number;
+                        }[];
+                        /** @description Captured so far, refunded or not. */
+                        taken: number;
+                        /** @description Given back, by the provider or elsewhere. */
+                        refunded: number;
+                        /** @description Decided to be given back, and not there yet. */
+                        owed: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    publishEvent: {
+        parameters: {
+            query?: {
+                acceptWarnings?: "true" | "false" | "";
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        /** @enum {string} */
+                        phase: "scheduled";
+                        seats: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field, plan_unsettled, phase_impossible, busy */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changePlan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    plan: string;
+                    dryRun?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @enum {string} */
+                        kind: "replanned";
+                        added: number;
+                        removed: number;
+                        kept: number;
+                        untold: number[];
+                    } | {
+                        /** @enum {string} */
+                        kind: "dry_run";
+                        added: number;
+                        removed: {
+                            seatNo: number;
+                            seatGuid: string;
+                            sectionId: string;
+                            row: string;
+                            label: string;
+                            category: string;
+                        }[];
+                        kept: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, unknown_plan, phase_impossible, version_conflict, invalid_field, busy, seats_would_move, seats_in_use */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    blockSeats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description seat_no, or seat_guid as text. */
+                    seats: (number | string)[];
+                    reason?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Blocked now. */
+                        blocked: number[];
+                        /** @description Held, reserved, sold or blocked before: left as they are. */
+                        refused: {
+                            seat: number;
+                            /** @enum {unknown} */
+                            state: "available" | "held" | "reserved" | "sold" | "blocked";
+                        }[];
+                        /** @description Their store does not answer just now: nothing was done about them. */
+                        unanswered: number[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, phase_impossible, unknown_seat, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unblockSeats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description seat_no, or seat_guid as text. */
+                    seats: (number | string)[];
+                    reason?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Those that were blocked. */
+                        unblocked: number[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, phase_impossible, unknown_seat */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listCodes: {
+        parameters: {
+            query?: {
+                batch?: string;
+                after?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        batches: {
+                            batch: string;
+                            label: string;
+                            categories: string[];
+                            kinds: string[];
+                            presale: boolean;
+                            codes: number;
+                            revoked: number;
+                            usesMax: number | null;
+                            used: number;
+                            seatsMax: number | null;
+                            until: string | null;
+                            /** Format: date-time */
+                            createdAt: string;
+                        }[];
+                        codes: {
+                            code: string;
+                            batch: string;
+                            label: string;
+                            categories: string[];
+                            kinds: string[];
+                            presale: boolean;
+                            usesMax: number | null;
+                            seatsMax: number | null;
+                            /** @description Orders that were not ended unpaid. */
+                            used: number;
+                            until: string | null;
+                            revokedAt: string | null;
+                            /** Format: date-time */
+                            createdAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createCodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The batch’s name, for people. */
+                    label: string;
+                    /** @description Locked categories that the codes open. */
+                    categories?: string[];
+                    /** @description Locked ticket types that they open. */
+                    kinds?: string[];
+                    /** @description They open the event’s presale. */
+                    presale?: boolean;
+                    /** @description Orders that each code may be used for; null: any number. 1 when absent. */
+                    usesMax?: number | null;
+                    seatsMax?: number | null;
+                    until?: string | null;
+                    generate?: {
+                        count: number;
+                        length?: number;
+                        prefix?: string;
+                    };
+                    /** @description Given codes, in place of `generate`. */
+                    codes?: {
+                        code: string;
+                        usesMax?: number | null;
+                    }[];
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        batch: string;
+                        label: string;
+                        codes: string[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field, code_exists */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revokeCodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    batch?: string;
+                    code?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        revoked: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field, unknown_code */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadCodes: {
+        parameters: {
+            query?: {
+                batch?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv; charset=utf-8": string;
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -57,7 +57,7 @@ export interface ApiDeps {
 /** Keys may be dropped once they are 24 hours old; then the same key is a new operation. */
 const KEY_LIFE_MS = 24 * 3600 * 1000;
 const KEY_LENGTH_MAX = 255;
-/** On a 500 that its key will replay: repeating it is idle (the SDK's `_shouldRetry` says so of Stripe's answers). */
+/** For a 500 that its key will replay: repeating the request is useless (see `_shouldRetry` in the SDK). */
 const NO_RETRY = { 'stripe-should-retry': 'false' };
 
 /** Answers requests under `/v1/`: authentication, faults, idempotency, the operation, the journal. */

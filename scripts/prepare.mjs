@@ -63,7 +63,8 @@ export function isInstalled({ dev }, folder = root) {
 function isNeeded(entry, dev) {
   if ((entry.dev || entry.devOptional) && !dev) return false;
   if (!entry.optional) return true;
-  // Optional packages are mostly binaries for other machines; ours must be there. Which libc this is, npm knows best.
+  // Optional packages are mostly binaries for other machines; those for this machine must be there. npm knows
+  // best which libc this machine has.
   if (!entry.os || !entry.cpu || entry.libc) return false;
   return entry.os.includes(process.platform) && entry.cpu.includes(process.arch);
 }

@@ -88,7 +88,7 @@ export interface Runtime {
 export interface AppOptions extends Runtime {
   /** All of them unless told otherwise. */
   roles?: readonly Role[];
-  /** Told what is going on, a line each, for the person who waits. */
+  /** Called with one line at a time about the progress, for the person who waits. */
   onProgress?: (line: string) => void;
   /** Stops what was started; the caller's, so that signals reach it from the first moment on. */
   shutdown?: Shutdown;
@@ -525,7 +525,10 @@ export function passwordPlace(config: Config, { passwordFrom }: Pick<Organiser, 
   return `in the file ${relative.startsWith('..') ? file : relative}`;
 }
 
-/** The same after a restart: what a former life of this process was about to do is taken up at once. */
+/**
+ * The name stays the same after a restart, so that what the former run of this process was about to do is
+ * continued at once.
+ */
 function processName(config: Config, random: Random): string {
   return `${os.hostname()}/${storedSecret(config.dataDir, 'process-name', random, 9)}`;
 }

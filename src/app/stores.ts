@@ -47,7 +47,7 @@ export interface RedisSettings {
   readonly servers: readonly { readonly name: string; readonly url: string }[];
 }
 
-/** A configured Redis with what stands on it. */
+/** A configured Redis, with the store that uses it. */
 export interface OpenRedis extends WatchedRedis {
   store: RedisStore;
 }
@@ -184,7 +184,8 @@ export function redisHoldsOf(
     }
     return found.flat();
   };
-  // Only a fault of Redis: that Postgres does not say which partitions there are is reported where Postgres is.
+  // Logs only faults of Redis. If Postgres does not say which partitions exist, that is logged where Postgres
+  // is used.
   const reported = (event: EventNo, row: PartitionMode): Promise<StoredHold[]> =>
     read(event, row).catch((err: unknown) => {
       const why = err instanceof StoreFault ? { fault: err.message } : { err };

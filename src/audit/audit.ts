@@ -120,7 +120,7 @@ export async function waitForRest(sources: AuditSources, event: EventNo, waitMs:
  */
 async function twice(sources: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
   const { clock, redisHolds, numbers } = sources;
-  // Without a way to Redis nothing comes of waiting for its answer.
+  // Without a connection to Redis it is useless to wait for its answer.
   const mayAnswer = redisHolds !== null && numbers !== null;
   const isOpen = ({ violations, unread }: Comparison): boolean =>
     violations.length > 0 || (mayAnswer && unread.length > 0);

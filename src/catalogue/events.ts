@@ -35,8 +35,8 @@ export interface Events {
    */
   modes(event: EventNo): Promise<PartitionMode[]>;
   /**
-   * The same with the instant (of the monotonic clock) at which the reading began; shares one that began at `notBefore` or
-   * later, when that is given.
+   * As `modes`, with the instant (of the monotonic clock) at which the reading began. If `notBefore` is
+   * given, shares a reading that began then or later.
    */
   modesRead(event: EventNo, notBefore?: number): Promise<ModesReading>;
   /** Forgets what is remembered about modes, after an arbiter answered `stale`. */

@@ -97,8 +97,9 @@ export type RegroupOutcome =
   | { kind: 'would_move'; seats: SeatFacts[] };
 
 /**
- * The partitions under another version of the plan: a section keeps its own. A new one that only renames (all of its kept
- * seats come from one partition) stays there; a really new one goes to partition 0.
+ * The partitions under another version of the plan. A section keeps its partition. A new section that is only
+ * a renamed one (all of its kept seats come from one partition) stays in that partition. Any other new
+ * section goes to partition 0.
  */
 export function regroup(
   partitions: readonly EventPartition[],

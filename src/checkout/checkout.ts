@@ -148,7 +148,7 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     // One opening serves all tries of the order, whatever their keys; one that was just refused is not sent again at once.
     else if (begun.kind === 'repeated' || (begun.kind === 'under_way' && isOpening(begun.operation)))
       standing = await openIfDue(await answered(begun));
-    // Opened meanwhile: what is under way is a try of its own.
+    // The object was opened meanwhile: the operation under way is a separate try.
     else if (begun.kind === 'under_way' && begun.order.providerObject) return { kind: 'opened' };
     else return notBegun(begun);
     return standing.order.providerObject ? { kind: 'opened' } : told(standing);

@@ -66,7 +66,7 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     return step;
   }
 
-  /** The order's seats of the arbiter: held for it, gone, or not to be said now. */
+  /** Asks the arbiter about the order's seats: held for the order, gone, or not known now. */
   async function ask(order: Order): Promise<Asked> {
     const seatsMax = await record.lateSeatsMax(order.order);
     const { eventNo: event, partition, visitor, holder } = order;

@@ -71,7 +71,9 @@ export interface Payments {
   inspectStray(object: string, types: readonly string[]): Promise<'done' | 'later' | 'unknown' | 'foreign'>;
 }
 
-/** So often is a closed order's late money kept waiting for an arbiter that does not answer; then it is voided. */
+/**
+ * A closed order's late money waits this many times for an arbiter that does not answer. Then it is voided.
+ */
 const lateTriesMax = 10;
 /** Refunds looked at again in one pass: after a cancelled event thousands come due within an hour. */
 const checksAtOnce = 4;
@@ -141,7 +143,7 @@ export function createPayments(options: PaymentsOptions): Payments {
       case 'captured':
         // An operator captured the payment at the provider. As long as the order waits for its money, this pays it.
         log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
-        // Not what was given back there meanwhile: that pays for nothing.
+        // Money that was meanwhile given back at the provider pays for nothing.
         if (view.captured === order.amount && view.refunded === 0)
           return reservedMoney({ order, operation }, view);
         return operation.state === 'ending'
@@ -209,7 +211,7 @@ export function createPayments(options: PaymentsOptions): Payments {
       amount: operation.amount,
     });
     if (answer.kind === 'unknown') {
-      // Reserved, yet not to be captured, and its time is over: that is the provider's last word.
+      // The money is reserved but cannot be captured, and its time is over: the provider's answer is final.
       if (isOver && answer.reason === 'conflict')
         return taken(() => record.refused(operation.operation, answerOf(answer)));
       return park(operation, 'unknown', answer, more);
@@ -371,13 +373,13 @@ export function createPayments(options: PaymentsOptions): Payments {
     return !('kind' in now && now.kind === 'late');
   }
 
-  /** Money stands on it, or came and went back without a row of ours that says so. */
+  /** True if money is on the object, or if money came and went back without a row of ours that says so. */
   function isNews(
     { object, status, captured, refunded }: PaymentView,
     operations: MoneyOperation[],
   ): boolean {
     const ended = operations.filter((one) => one.providerObject === object && one.state === 'voided');
-    // What an operator settled by other means neither goes back nor buys anything.
+    // An object that an operator settled by other means leads neither to a refund nor to a sale.
     if (ended.some(({ decision }) => decision?.action === 'settle')) return false;
     if (status === 'authorised' || captured > refunded) return true;
     return captured > 0 && !ended.some(({ answer }) => answer?.view?.captured === captured);

@@ -368,7 +368,7 @@ function believed(view: RefundView, operation: MoneyOperation): boolean {
   );
 }
 
-/** Whether it says something that the row does not know. */
+/** Whether the view says something that the operation's row does not. */
 function tells(view: RefundView, { state }: MoneyOperation): boolean {
   if (view.status === 'succeeded') return state !== 'done';
   if (view.status === 'failed') return state !== 'refused';

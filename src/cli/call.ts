@@ -57,7 +57,7 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
       publish: ({ event, ...command }) => publishEvent(db, event, command),
       prepareReplan: (event, plan) => prepareReplan(db, event, plan),
     },
-    published: () => null,
+    published: () => ({ counts: null, status: null }),
     redisServers: known.length > 0 ? known : null,
     namesAccounts: context.namesAccounts(),
     clock,

@@ -20,7 +20,10 @@ const snapshotFreshMs = 500;
 const sweptMax = 1_000;
 /** Work for all events together is done by the first of them in a tick. */
 const sharedEveryMs = 500;
-/** A partition whose store is away is shown as it was for so long: it comes back, or Postgres takes over, within seconds. */
+/**
+ * How long a partition whose store is away is shown as it was. Within seconds the store comes back or
+ * Postgres takes over.
+ */
 const lastPictureMs = 15_000;
 
 export interface Snapshots {

@@ -52,21 +52,24 @@ const probeEveryMs = 400;
 const repeatAfterMs = 100;
 /** A server that did not respond in time may just be slow: a fork, a long script, a busy machine. */
 const repeatAfterTimeoutMs = 400;
-/** One bad probe is none. */
+/** A single bad probe is not acted upon. */
 const evidenceNeeded = 2;
-/** Keys that are being moved between a cluster's nodes answer later; not that much later. */
+/** Keys that are being moved between a cluster's nodes answer late, but not later than this. */
 const busyMsMax = 5_000;
 const askEveryMs = 1_000;
 /** A write a partition and second at most, while its Redis grants. */
 const grantedEveryMs = 1_000;
-/** Seen well twice, this far apart, before a partition that was degraded goes back. */
+/** A degraded partition goes back only after its Redis was found well twice, at least this far apart. */
 const steadyMs = 1_000;
 /** When grace ends, all who had to wait come at once: no moment for a move. */
 const afterGraceMs = 3_000;
-/** A Redis that comes and goes takes the sale along each time: after each loss or failed rebuild the next one waits longer. */
+/**
+ * A Redis that fails repeatedly would interrupt the sale each time, so after each loss or failed rebuild the
+ * next rebuild waits longer.
+ */
 const backoffFirstMs = 2_500;
 const backoffMaxMs = 60_000;
-/** So long in good health makes up for one of them. */
+/** After this long in good health, one loss or failed rebuild is forgiven. */
 const forgivenAfterMs = 60_000;
 
 interface Watched {
@@ -345,7 +348,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     entry.steadySince = null;
     if (outcome.kind === 'rebuilt') {
       const { kind: _kind, ...figures } = outcome;
-      // As loud as the loss that it answers.
+      // Logged at the same level as the loss that it ends.
       log.warn(
         { event, partition, ...figures, pauseMs: Math.round(outcome.pauseMs) },
         'Redis arbitrates now',
@@ -402,14 +405,14 @@ function symptomOfFault(
   const reason = fault instanceof RedisFault ? fault.reason : 'unreachable';
   if (fault.code !== 'store_busy') {
     entry.busySince = null;
-    // Another run than the row's has nothing to say, however often it is asked.
+    // A server with another run than the row's would give the same answer again, so one answer is enough.
     return { reason, weight: reason === 'untrusted' ? evidenceNeeded : 1 };
   }
   entry.busySince ??= now;
   return now - entry.busySince < busyMsMax ? null : { reason, weight: 1 };
 }
 
-/** The first loss waits for no more than grace. */
+/** After the first loss, the partition may go back as soon as grace allows. */
 function backoffMs(failures: number): number {
   return failures <= 1 ? 0 : Math.min(backoffMaxMs, backoffFirstMs * 2 ** (failures - 1));
 }

@@ -17,7 +17,10 @@ export interface BestAsked {
   spread: number;
   /** Groups wanted at most; the claim takes the first that is still free. */
   max: number;
-  /** 1 unless told: looks at so many times as many near equals. For an asker whose first choices were all gone. */
+  /**
+   * How many times as many nearly equal groups are considered; 1 by default. For an asker whose first choices
+   * were all taken.
+   */
   widen?: number;
 }
 
@@ -239,7 +242,8 @@ function unitsOf(house: House, wanted: Wanted, spread: number): BestFound['units
   });
   if (ranges.length === 0) return null;
   const [first, count] = ranges[Math.min(ranges.length - 1, Math.floor(spread * ranges.length))]!;
-  // A second digit of the same draw: the place within the range is not tied to the range.
+  // Uses the remaining digits of the same random number, so that the place within the range does not depend
+  // on which range was chosen.
   const within = (spread * ranges.length) % 1;
   return { first, count, start: Math.min(count - 1, Math.floor(within * count)) };
 }

@@ -100,7 +100,7 @@ async function validCodes(
   );
 }
 
-/** Seats of these tickets of the event, whatever became of them. */
+/** The seats of these tickets of the event, whatever the state of each ticket. */
 export async function seatsOfTickets(db: Db, event: EventNo, tickets: readonly string[]): Promise<SeatNo[]> {
   const rows = await db.query<{ seat: SeatNo }>(
     'tickets_seats',

@@ -55,7 +55,7 @@ export function createSmtpTransport({ url }: { url: string }): MailTransport {
       try {
         await sender.sendMail({
           messageId: `<${mail.messageId}>`,
-          // It writes into what it is given.
+          // Copied, because the mail library changes the objects that it is given.
           from: { ...mail.from },
           to: { ...mail.to },
           subject: mail.subject,

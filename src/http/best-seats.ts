@@ -24,7 +24,7 @@ export interface Excluded {
 
 /** The seats to claim for a wish, and what to report about them. */
 export interface Found {
-  /** All of the claim's candidates are in it: one store decides about them. */
+  /** The partition of all the claim's candidates, so that one store decides about them. */
   partition: PartitionNo;
   claim: Claim;
   /** Seats that were among the candidates: gone, when the claim answers `taken`. */
@@ -59,15 +59,19 @@ const notes = {
   other_section: 'The section that you asked for has not so many seats left: these are in another one.',
 } as const;
 /**
- * Searching a large house takes milliseconds, and in a rush hundreds ask within the two seconds that one published state
- * lasts: they share so many searches a wish, each with a spread of its own.
+ * Searching a large house takes milliseconds, and in a rush hundreds of buyers ask within the two seconds
+ * that one published state lasts. Buyers with the same wish share this many searches, each of which has its
+ * own spread.
  */
 const searchesPerWish = 32;
 /** A shared search with fewer groups left is repeated without the seats that were taken meanwhile. */
 const groupsLeftMin = 4;
 /** The offers for this many rejected claims are kept until the next published state. */
 const offersMax = 1_000;
-/** Each further try looks at so many times as many near equals: our copy of the house may be old by then. */
+/**
+ * Each further try considers this many times as many nearly equal groups, because our copy of the house may
+ * be old by then.
+ */
 const widenBy = 4;
 
 const nowhere: Excluded = { seats: new Set(), partitions: new Set() };

@@ -366,8 +366,8 @@ export async function findMine(
 }
 
 /**
- * The wish of that id may still be on its way to another partition, where it has another id: there a tombstone is left, as in
- * its own, so that it cannot leave a ghost.
+ * The claim with that id may still be on its way to another partition, where it has another id. A tombstone
+ * is left there too, as in its own partition, so that the claim cannot be granted later.
  */
 async function releaseEverywhere(deps: HttpDeps, mine: Mine): Promise<ReleaseOutcome> {
   const { event, house, partition, visitor } = mine;
@@ -390,8 +390,8 @@ function refuse(refused: Error | null): void {
 }
 
 /**
- * A hold is bound to its order before the order is made. If the order was refused, for a limit say, there is none: the hold is
- * shown as what it is, seats in a basket.
+ * A hold is bound to its order before the order is made. If the order was then refused, for example because
+ * of a limit, there is no order, and the hold is shown as seats in a basket.
  */
 async function withoutRefusedOrder({ checkout }: HttpDeps, hold: Hold): Promise<Hold> {
   if (hold.order === null) return hold;
@@ -428,7 +428,7 @@ async function refuseOrdered({ checkout, credentials }: HttpDeps, id: HoldId): P
 async function keySpent({ checkout, credentials }: HttpDeps, of: { visitor: Visitor; ids: HoldId[] }) {
   const found = Promise.all(of.ids.map((id) => checkout.find(credentials.orderIdOf(id))));
   const orders = await found.catch((error: unknown) => {
-    // Without the record the answer is the same, and says less.
+    // If the record cannot be read, the answer is the same but has less detail.
     if (error instanceof StoreFault) return [];
     throw error;
   });

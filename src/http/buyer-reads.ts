@@ -188,7 +188,10 @@ function encoded(
   return { bytes: object.bytes, encoding: null };
 }
 
-/** Any representation of the object as it now is, strong or weakened by a proxy on the way. */
+/**
+ * Whether one of the given tags names any representation of the object as it is now. A proxy may have
+ * weakened the tag.
+ */
 function matches(given: string, etag: string): boolean {
   if (given === '') return false;
   if (given.trim() === '*') return true;

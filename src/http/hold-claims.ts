@@ -93,7 +93,7 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
     return found.find((hold) => hold?.visitor === visitor) ?? null;
   }
 
-  /** Nothing is left to try, yet this may be the repeat of a claim that was granted when there was. */
+  /** Nothing is left to try, but this may be the repeat of a claim that was granted earlier. */
   async function repeatedOrTaken(wished: WishedClaim): Promise<HoldOutcome> {
     const hold = await pastOf(wished);
     return hold ? { kind: 'granted', hold, repeated: true } : { kind: 'taken', seats: [] };

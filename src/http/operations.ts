@@ -56,7 +56,10 @@ function withoutReasons<Part extends { reason?: string }>(parts: Record<string, 
   ) as Record<string, Omit<Part, 'reason'>>;
 }
 
-/** Not through a proxy that says so, and not from the public internet: load balancers, orchestrators, the operator. */
+/**
+ * Whether the request comes neither through a proxy that says so nor from the public internet, but for
+ * example from a load balancer, an orchestrator or the operator.
+ */
 function isFromInside(request: FastifyRequest): boolean {
   return (
     peerKindOf(request.socket.remoteAddress) === 'private' && forwardedHeaderOf(request.headers) === undefined

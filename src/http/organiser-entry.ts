@@ -336,7 +336,7 @@ function scanView(house: Awaited<ReturnType<Events['house']>>, outcome: ScanOutc
 function resultOf(outcome: CheckInOutcome) {
   if (outcome.kind === 'revoked') return { result: outcome.kind, why: outcome.why };
   const { kind, at, gate, ticketKind } = outcome;
-  // For the others it says nothing: the scan that was let in was another, or counts no more.
+  // For other outcomes `repeated` would say nothing: another scan was let in, or this scan no longer counts.
   const again = kind === 'valid' ? { repeated: outcome.repeated } : {};
   return { result: kind, ...again, at: iso(at), gate, kind: ticketKind };
 }

@@ -32,7 +32,7 @@ export interface OrganiserRefundsDeps {
 /** Where nothing else is asked for: under the usual limits of a provider's API. */
 export const cancellationDefaults = { fees: 'returned', seats: 'release', perSecond: 20 } as const;
 export const perSecondMax = 1_000;
-/** A tenth of it would take a full stadium a week. */
+/** At a tenth of this rate, a full stadium would take a week. */
 export const perSecondMin = 1;
 export const reasonLengthMax = 200;
 const ordersMax = 50;

@@ -145,7 +145,7 @@ export function createOrganiserSessions(deps: {
     );
   }
 
-  /** Once a request, however many ask. */
+  /** Looks the session up once for each request, however many callers ask. */
   function require(request: FastifyRequest): Promise<string> {
     const known = whoAsks.get(request) ?? find(request);
     whoAsks.set(request, known);

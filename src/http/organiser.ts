@@ -67,9 +67,13 @@ function operateDeps(deps: OrganiserDeps): OperateDeps {
     redisServers,
     openArbiter: async () => arbiter,
     planWork: planDesk,
-    published(event, name) {
-      const shared = published(event, name);
-      return shared && JSON.parse(Buffer.from(shared.bytes).toString('utf8'));
-    },
+    published: (event) => ({
+      counts: jsonOf(published(event, 'counts')),
+      status: jsonOf(published(event, 'status')),
+    }),
   };
+}
+
+function jsonOf<T>(shared: SharedBytes | null): T | null {
+  return shared && (JSON.parse(Buffer.from(shared.bytes).toString('utf8')) as T);
 }

@@ -36,7 +36,7 @@ type Refused<Outcome extends { kind: string }, Kind extends Outcome['kind']> = E
 /** When seats of an address become free is not known: most holds are paid or given back within minutes. */
 const addressRetryMs = 30_000;
 
-/** The route itself handles `hold_exists` and `taken`, because it has the hold and the house. */
+/** The route itself handles `hold_exists` and `taken`, because it knows the hold and the event's `House`. */
 export function problemOfHold(
   outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
   opensAt: number | null,
@@ -178,7 +178,7 @@ export const endTexts: Record<string, string> = {
 const liftingText =
   'Nothing will be charged: the reservation on your card is being lifted, and your bank may show it for some days.';
 
-/** How the order ended, in a sentence or two; undefined: by its code's advice. */
+/** How the order ended, in a sentence or two. Undefined: the advice for the problem's code is used. */
 function endOf({ state, reason }: Order): string | undefined {
   const text = reason === null ? undefined : endTexts[reason];
   return state === 'voiding' && reason === 'closed_by_buyer' ? `${text} ${liftingText}` : text;

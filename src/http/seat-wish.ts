@@ -120,7 +120,7 @@ export function rightsOfWish(wish: Wish, event: EventRecord, house: House): Righ
     }));
     return rightsNeeded(event, presale, seats);
   }
-  // Where no category is named, nothing but locked ones may be left that are sold to these kinds.
+  // Where no category is named, it may be that only locked categories are left for these kinds.
   const all = Object.keys(event.prices).filter((name) =>
     wish.kinds.every((kind) => kindsIn(event, name).includes(kind)),
   );

@@ -91,7 +91,10 @@ function trusted(
   return typeof proxies === 'number' ? (_address, hop) => hop < proxies : proxies;
 }
 
-/** A connection that was busy when closing began would be kept alive after its answer, and the server with it. */
+/**
+ * Without this, a connection that was busy when closing began would stay open after its answer and keep the
+ * server from ending.
+ */
 function letGoWhenClosing(app: App): void {
   let closing = false;
   app.addHook('preClose', async () => {

@@ -183,7 +183,8 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     const { row } = route;
     if (row.mode !== 'redis') await postgres.project(command);
     if (row.mode === 'postgres') return true;
-    // While it moves, whom to trust is for the leader that fills it, and not yet in the row.
+    // While the partition moves, only the leader that fills the store knows which run to trust. The row does
+    // not say it yet.
     const arbiter = row.mode === 'redis' ? redisOf(event, row) : redis(row.store)?.arbiter;
     try {
       return (await arbiter?.project(command)) ?? false;

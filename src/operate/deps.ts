@@ -4,6 +4,7 @@ import type { PrepareOutcome } from '../catalogue/replan.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
+import type { CountsObject, StatusObject } from '../read-path/published.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 
@@ -15,8 +16,8 @@ export interface OperateDeps {
   /** Blocks are claims like any other. The command line connects only for operations that need it. */
   openArbiter(): Promise<Arbiter>;
   planWork: PlanWork;
-  /** The published object of that name, as JSON. Null if this process publishes none. */
-  published(event: string, name: 'counts' | 'status'): unknown;
+  /** The published objects of the event. Null if it is not published, or this process does not read them. */
+  published(event: string): { counts: CountsObject | null; status: StatusObject | null };
   /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */
   redisServers: readonly string[] | null;
   /** A platform can name accounts (ONSALE_ACCOUNT_SECRET). */

@@ -10,6 +10,7 @@ import { type BuyerKind, presaleFault, priceFault } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
 import { audit } from '../orders/audit.ts';
 import { eventSettingsDefault } from '../orders/record.ts';
+import { CountsSchema, StatusSchema } from '../read-path/published.ts';
 import type { OperateDeps } from './deps.ts';
 import { eventOf } from './event-of.ts';
 import { Controls, CreateEventBody, EventView, eventView } from './event-schemas.ts';
@@ -38,16 +39,13 @@ export const getEventControls = operation({
   params: EventParams,
   output: Type.Object({
     ...EventView.properties,
-    counts: Type.Unknown({ description: 'As GET /api/events/{event}/counts; null if not published.' }),
-    status: Type.Unknown({ description: 'As GET /api/events/{event}/status; null if not published.' }),
+    counts: nullable(CountsSchema),
+    status: nullable(StatusSchema),
   }),
   problems: ['unknown_event'],
   async run({ events, published }: Pick<OperateDeps, 'events' | 'published'>, { event: id }) {
     const event = await eventOf(events, id);
-    const { counts, status } = {
-      counts: published(event.event, 'counts'),
-      status: published(event.event, 'status'),
-    };
+    const { counts, status } = published(event.event);
     return { ...eventView(event), counts, status };
   },
 });

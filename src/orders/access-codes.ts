@@ -42,7 +42,7 @@ export const codeLimits = {
 /** No letters or digits that are taken for one another. */
 const alphabet = 'ABCDEFGHJKMNPQRSTUVWXYZ23456789';
 
-/** As many codes, all different, each beginning with the prefix (in canonical form, perhaps empty). */
+/** Makes `count` codes, all different, each beginning with the prefix (in canonical form, may be empty). */
 export function generateCodes(random: Random, count: number, length: number, prefix = ''): string[] {
   const created = new Set<string>();
   // 31^8 is far more than a batch, so that a code that is there already is rare and this ends.

@@ -34,7 +34,7 @@ const mapRetryMs = 150;
 /** A node without slots any more still owes answers. */
 const leaveMs = 1_000;
 
-/** Whether it is one server or a cluster, the first node that answers tells. */
+/** The first node that answers tells whether this is one server or a cluster. */
 export function createTopology(options: TopologyOptions): Topology {
   const { name, log } = options;
   const nodes = createNodes(options, changed);

@@ -141,7 +141,10 @@ function errorOf({ message, code }: Failure): Error {
   return code === undefined ? new Error(message) : new StoreFault(code, message);
 }
 
-/** Uncompiled sources need their loader in the thread too: Node applies none from the command line there. */
+/**
+ * Uncompiled sources need their loader in the thread too, because Node does not apply the command line's
+ * loader there.
+ */
 function startWorker({ file, workerData, resourceLimits }: ThreadOptions): Worker {
   const language = path.extname(import.meta.filename);
   if (language !== '.ts') return new Worker(`${file}${language}`, { workerData, resourceLimits });

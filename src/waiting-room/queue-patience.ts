@@ -16,7 +16,7 @@ export interface QueuePatience {
 }
 
 const backoffMaxMs = 60_000;
-/** So long on Redis makes up for one failure. */
+/** After this long on Redis, one failure is forgiven. */
 const forgivenAfterMs = 60_000;
 const shardsMax = 10_000;
 

@@ -202,7 +202,8 @@ test('scans of gates without a network: the earliest use counts in whatever orde
   const used = await enter(event, twice, 'West', 'again');
   assert.ok(used.kind === 'used' && used.at === early.at && used.gate === 'Gate early');
 
-  // Refunded after it was scanned: rightly let in. Scanned after that: it was valid no more.
+  // The scan before the refund was rightly let in. At the scan after the refund the ticket was no longer
+  // valid.
   const before = scan(back, 'before', Date.now());
   await refund(order, [back]);
   const after = scan(back, 'after', Date.now() + 60_000);

@@ -47,10 +47,10 @@ describe('a client generated from the API document', () => {
       const generator = path.join(projectDir, 'client/node_modules/openapi-typescript/bin/cli.js');
       execFileSync(process.execPath, [generator, source, '--output', target], { stdio: 'pipe' });
       const now = fs.readFileSync(target, 'utf8');
-      if (process.env.ONSALE_WRITE === '1') fs.writeFileSync(typesPath, now);
+      if (process.env.WRITE_CLIENT === '1') fs.writeFileSync(typesPath, now);
       assert.ok(
         fs.readFileSync(typesPath, 'utf8') === now,
-        'The routes changed. ONSALE_WRITE=1 npm test -- services/client writes client/api.d.ts again.',
+        'The routes changed. WRITE_CLIENT=1 npm test -- services/client writes client/api.d.ts again.',
       );
     } finally {
       fs.rmSync(folder, { recursive: true, force: true });

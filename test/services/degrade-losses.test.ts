@@ -444,7 +444,7 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       await its.endGrace();
       await buys(app, one!);
       process.kill(stale.pid(), 'SIGCONT');
-      // It still asks the lost Redis at first, and says that it does not know.
+      // The stale process still asks the lost Redis at first, and answers that it does not know.
       let refused = await early;
       while (refused.status === 503) refused = await through.lost.order(lost!.held.hold);
       assert.equal(refused.status, 410, JSON.stringify(refused.body));

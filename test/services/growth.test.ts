@@ -26,8 +26,8 @@ const rowsMax = 200;
 const poolSize = 3;
 
 /**
- * A sale's first minutes: tables that were empty when plans were made, no statistics yet. Time would not tell (these tables
- * are in memory, this machine is shared): rows read do.
+ * A sale's first minutes: the tables were empty when plans were made, and there are no statistics yet. Counts
+ * the rows read, because time would show nothing: these tables are in memory, and this machine is shared.
  */
 test('what a buyer’s way from the line to the door reads does not grow with the sale', async (t) => {
   const database = await testDatabase(t);

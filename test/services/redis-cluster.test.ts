@@ -83,7 +83,8 @@ describe('a cluster of three primaries', { skip: withoutRedis }, () => {
     const target = await cluster.otherPrimary(tag);
     const running = load(tag);
     await cluster.migrateSlot(tag, target, async (left) => {
-      // Half here and half there, neither node may run it; before, the one does, and afterwards the other, by ASK.
+      // While the slot is half on each node, neither may run the script. Before that the old node runs it,
+      // and afterwards the new one, by ASK.
       const { done, busy } = running.tally;
       await until(() => (left === 1 ? running.tally.busy > busy : running.tally.done > done + 2));
     });

@@ -9,7 +9,7 @@ import type { Stack } from './stack.ts';
 
 export interface SoakOptions {
   faults: readonly Fault[];
-  /** Between the beginnings of two faults, and before the first. */
+  /** Time between the beginnings of two faults, and before the first fault. */
   everyMs: number;
   /** The crowd arrives over this time; the last fault begins before its end. */
   overMs: number;

@@ -6,7 +6,7 @@ const trailsMax = 5;
 /** The outcome of the holds that were live when Redis failed. */
 export interface Fates {
   note(event: HoldEvent): void;
-  /** Now: whatever lives from here on is what has to be recovered. */
+  /** The blow falls now: the holds that live at this moment have to be recovered. */
   blow(): void;
   summary(): {
     /** Holds that lived at the blow, in the partition that was hurt, and whose owners stayed. */

@@ -36,9 +36,9 @@ export interface RoundOptions {
 export interface Pace {
   /** The crowd comes within this long… */
   arriveOverMs: number;
-  /** …and keeps its baskets so long: there are holds to lose whenever the blow falls. */
+  /** …and keeps its baskets for this long, so that there are holds to lose whenever the blow falls. */
   thinkMs: readonly [number, number];
-  /** The blow falls so long after the first came, the first of the two at least. */
+  /** The earliest and the latest time of the blow after the first buyer came. */
   blowMs: readonly [number, number];
 }
 export const paces = {

@@ -21,7 +21,7 @@ export interface TakenBack {
 export function TakeBack(props: {
   id: string;
   event: string;
-  /** Named by its time: a repeat after a lost answer takes back no later one. */
+  /** The use is named by its time: a request repeated after a lost answer must not take back a later use. */
   use: { ticket: string; at: string };
   /** Null if the check-in is left unchanged. */
   onEnded: (ended: TakenBack | null) => void;

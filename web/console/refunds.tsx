@@ -190,7 +190,8 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
       reason: reason.trim(),
     };
     const would = await send({ ...body, preview: true });
-    // The same question twice, from an impatient hand, is one refund: the key is made when it is asked.
+    // The key is made when the question is asked, so that answering it twice by an impatient click makes only
+    // one refund.
     if (would) setAsked({ body, amount: would.amount, key: newKey() });
   };
   const make = async () => {

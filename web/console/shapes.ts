@@ -1,41 +1,15 @@
-import type { Phase } from '../../src/core/phase.ts';
 import type { PlanProblem, PlanReport } from '../../src/core/plan-report.ts';
-import type { CountsObject, StatusObject } from '../../src/http/api-types.ts';
+import type { changeOnSale, getEventControls } from '../../src/operate/events.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type { listPlans } from '../../src/operate/plans.ts';
 
 /** Responses of the organiser's routes, as far as this page reads them. */
-export interface PlanSummary {
-  plan: string;
-  name: string;
-  version: number;
-  report: PlanReport;
-  createdAt: string;
-  known?: boolean;
-}
-
-export interface Controls {
-  phase: Phase;
-  version: number;
-  message: string | null;
-  rateCeiling: number | null;
-}
-
-export interface OrganiserEvent extends Controls {
-  id: string;
-  name: string;
-  plan: string;
-  currency: string;
-  onSaleAt: string | null;
-  layoutHash: string | null;
-  seatCount: number;
-  prices: Record<string, number>;
-  settings: {
-    kinds?: { id: string; name: string; locked?: boolean }[];
-    lockedCategories?: string[];
-    presaleAt?: number | null;
-  };
-  counts?: CountsObject | null;
-  status?: StatusObject | null;
-}
+export type PlanSummary = OutputOf<typeof listPlans>['plans'][number] & { known?: boolean };
+export type Controls = Omit<OutputOf<typeof changeOnSale>, 'event'>;
+type EventControls = OutputOf<typeof getEventControls>;
+/** Without counts and status in a list. */
+export type OrganiserEvent = Omit<EventControls, 'counts' | 'status'> &
+  Partial<Pick<EventControls, 'counts' | 'status'>>;
 
 export interface OrganiserRefund {
   refund: string;

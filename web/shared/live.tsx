@@ -25,7 +25,7 @@ export function createAnnouncer(later: (run: () => void, ms: number) => () => vo
     spoken,
     announce(text) {
       callOff();
-      // The same sentence again has to differ, or nothing is read.
+      // A repeated sentence has to differ from the last one, or the screen reader does not read it.
       spoken.set({ text: text === spoken.get().text ? `${text}\u00a0` : text });
       callOff = later(hush, standsMs);
     },

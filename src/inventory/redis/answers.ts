@@ -208,7 +208,7 @@ export function snapshotOf(reply: unknown): { snapshot: Snapshot; unswept: boole
     const character = text[seat]!;
     const code = character === foreign ? 255 : character - zero;
     const isSet = (bits[seat >> 3]! & (128 >> (seat & 7))) !== 0;
-    // No text is made for the many that are as they should be.
+    // Makes the message only if there is a fault, because most seats are as they should be.
     if (code !== 255 && (code >= seatStates.length || code === held))
       assert(false, `seat ${seat} in a decided state`);
     if (!isSet && code !== 0) assert(false, `seat ${seat} is not plainly free`);

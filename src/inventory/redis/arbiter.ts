@@ -206,7 +206,7 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
   };
 }
 
-/** Without an epoch: whichever the store is under. */
+/** Without `epoch`: under whichever epoch the store has. */
 type Place = { event: EventNo; partition: PartitionNo; epoch?: number };
 type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
 interface AskedClaim {

@@ -1,7 +1,10 @@
 import type { EventNo, PartitionNo } from '../../core/hold.ts';
 import type { PartitionEpoch } from '../modes.ts';
 
-/** The highest numbers that this process knows a store has given, one a partition: of the last epoch that it heard of. */
+/**
+ * For each partition, the highest number that this process knows its store has given, under the last epoch
+ * that the process heard of.
+ */
 export interface Floors {
   /** As the scripts take it: the epoch that is asked for, or else the floor's own, and the floor, 0 when none is known. */
   of(at: { event: EventNo; partition: PartitionNo; epoch?: number }): [epoch: number, floor: number];
