@@ -151,11 +151,11 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerLimitCommands(program, organising);
   registerBuyerCommands(program, organising);
   registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
-  registerRefundCommands(program, { ...organising, log: () => runtime().log });
-  registerPaymentCommands(program, { ...organising, log: () => runtime().log });
+  registerRefundCommands(program, organising);
+  registerPaymentCommands(program, organising);
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerLogCommand(program, organising);
-  registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
+  registerReconcileCommand(program, { ...organising, config, runtime });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
   registerMailCommands(program, organising);

@@ -14,13 +14,11 @@ import { createClientAddresses } from '../http/client-address.ts';
 import type { HttpDeps } from '../http/deps.ts';
 import { registerMailbox } from '../http/mailbox.ts';
 import { registerOrganiser } from '../http/organiser.ts';
-import { registerOrganiserAttention } from '../http/organiser-attention.ts';
 import { registerOrganiserBackground } from '../http/organiser-background.ts';
 import { registerOrganiserBuyers } from '../http/organiser-buyers.ts';
 import { registerOrganiserEntry } from '../http/organiser-entry.ts';
 import { registerOrganiserExports } from '../http/organiser-exports.ts';
 import { registerOrganiserMails } from '../http/organiser-mails.ts';
-import { registerOrganiserRefunds } from '../http/organiser-refunds.ts';
 import { createOrganiserSessions } from '../http/organiser-sessions.ts';
 import { registerOrganiserWebhooks } from '../http/organiser-webhooks.ts';
 import { createPathMeter } from '../http/path-meter.ts';
@@ -213,7 +211,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const events = announcingEvents(madeEvents, arbiter, log);
   const { room } = openRoom({ db, redis, owner, clock, log });
   const record = createSalesRecord({ db });
-  const { refunds, cancelEvent, desk, routes } = openRefunds({
+  const refundServices = openRefunds({
     db,
     record,
     provider: payments.provider,
@@ -230,7 +228,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     record,
     arbiter,
     provider: payments.provider,
-    refunds,
+    refunds: refundServices.refunds,
     orderIdOf: credentials.orderIdOf,
     owner: processName(config, random),
     onProviderEvent: () => onProviderEvent(),
@@ -244,7 +242,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
 
   if (started.has('worker')) {
     createReconciler({ record, checkout, clock, log }).start(loops);
-    cancelEvent.start(loops);
+    refundServices.cancelEvent.start(loops);
     onProviderEvent = createInbox({ record, payments: checkout.payments, clock, log }).start(loops).wake;
     const { provider } = payments;
     const eventsKeptDays = config.providerEventsKeptDays;
@@ -338,9 +336,9 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
       look: (event, code) => lookAtCode(db, event, code),
     }),
     operations: (order) => record.operationsOf(order),
-    refundsOf: (order) => routes.refundRecord.ofOrder(order),
-    returnedOf: (order) => routes.refundRecord.returned(order),
-    reversalsOf: (order) => routes.reversals.ofOrder(order),
+    refundsOf: (order) => refundServices.refundRecord.ofOrder(order),
+    returnedOf: (order) => refundServices.refundRecord.returned(order),
+    reversalsOf: (order) => refundServices.reversals.ofOrder(order),
     cooldowns: await startCooldowns({ db, clock, log, shutdown, loops }),
     isExcepted: (event, holder, visitor) => isExcepted(db, event, holder, visitor),
     tickets: async ({ eventNo, order }) =>
@@ -368,6 +366,7 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     https: url.startsWith('https://'),
     published: published.get,
     arbiter,
+    refundServices,
     redisServers: settings.servers.map(({ name }) => name),
   };
   const organisers = createOrganiserSessions(organiserDeps);
@@ -377,8 +376,6 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const server = await buildServer({ ...deps, pathMeter }, [
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
     organisers.guarding((scope) => registerOrganiserBackground(scope, { db })),
-    organisers.guarding((scope) => registerOrganiserRefunds(scope, routes, signedIn)),
-    organisers.guarding((scope) => registerOrganiserAttention(scope, { events, desk }, signedIn)),
     organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),
     organisers.guarding((scope) =>
       registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),

@@ -1,3 +1,4 @@
+import { openRefunds } from '../app/refunds.ts';
 import { createEvents } from '../catalogue/events.ts';
 import { publishEvent } from '../catalogue/plans.ts';
 import { prepareReplan } from '../catalogue/replan.ts';
@@ -5,6 +6,7 @@ import { type AnyOperation, runOperation } from '../http/organiser-operations.ts
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { OperateDeps } from '../operate/deps.ts';
 import type { InputOf, OutputOf } from '../operate/operation.ts';
+import { createSalesRecord } from '../orders/orders-record.ts';
 import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
 import { type CliContext, cliActor } from './context.ts';
@@ -18,18 +20,19 @@ export interface Refusal {
 
 /**
  * Runs an operation in process, with the checks and the sentences of the API. Returns its answer; null after a refusal, which
- * has been printed and makes the exit code 1. `more` adds lines to its sentence.
+ * has been printed and makes the exit code 1. `more` adds lines to its sentence; `key` is the idempotency key, a new one when
+ * absent.
  */
 export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
-  more: (refusal: Refusal) => readonly string[] = () => [],
+  { more = () => [], key }: { more?: (refusal: Refusal) => readonly string[]; key?: string } = {},
 ): Promise<OutputOf<One> | null> {
   const { db, close } = await context.openDatabase();
   const { deps, closeOpened } = operateDeps(context, db);
   try {
-    const parts = { deps, actor: cliActor, log: silentLogger };
+    const parts = { deps, actor: cliActor, key: key ?? context.random.uuid(), log: silentLogger };
     const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
     if (status < 400) return body as OutputOf<One>;
     const refusal = body as Refusal;
@@ -53,6 +56,19 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
       opened ??= context.openArbiter(db);
       return (await opened).arbiter;
     },
+    openRefunds: async () =>
+      openRefunds({
+        db,
+        record: createSalesRecord({ db }),
+        provider: null,
+        arbiter: await deps.openArbiter(),
+        events: deps.events,
+        redisHolds: null,
+        owner: cliActor,
+        clock,
+        random,
+        log: silentLogger,
+      }),
     planWork: {
       publish: ({ event, ...command }) => publishEvent(db, event, command),
       prepareReplan: (event, plan) => prepareReplan(db, event, plan),

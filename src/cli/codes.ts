@@ -104,7 +104,7 @@ async function createCommand(
       generate,
       codes: given,
     },
-    ({ codes }) => (Array.isArray(codes) ? [codes.join(', ')] : []),
+    { more: ({ codes }) => (Array.isArray(codes) ? [codes.join(', ')] : []) },
   );
   if (created) context.print(flags.json ? JSON.stringify(created) : created.codes.join('\n'));
 }

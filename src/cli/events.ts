@@ -11,7 +11,7 @@ import { changeOnSale, createEvent, getEventControls, getFigures, listAllEvents 
 import type { OutputOf } from '../operate/operation.ts';
 import { publishEvent, replan } from '../operate/plans.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
-import { call } from './call.ts';
+import { call, type Refusal } from './call.ts';
 import { type CliContext, numeric } from './context.ts';
 import { limitLines } from './limits.ts';
 import { warningText } from './plans.ts';
@@ -196,14 +196,14 @@ async function publishCommand(
   flags: JsonFlag & { acceptWarnings?: boolean },
 ): Promise<void> {
   const acceptWarnings = flags.acceptWarnings ? 'true' : 'false';
-  const published = await call(context, publishEvent, { event, acceptWarnings }, ({ warnings }) =>
+  const more = ({ warnings }: Refusal): string[] =>
     Array.isArray(warnings)
       ? [
           'Or publish with --accept-warnings.',
           ...(warnings as PlanWarning[]).map((warning) => `  ${warningText(warning)}`),
         ]
-      : [],
-  );
+      : [];
+  const published = await call(context, publishEvent, { event, acceptWarnings }, { more });
   if (!published) return;
   if (flags.json) return context.print(JSON.stringify(published));
   context.print(`Published ${event} with ${counted(published.seats, 'seat')}.`);
@@ -229,15 +229,15 @@ async function replanCommand(
   plan: string,
   flags: JsonFlag & { dryRun?: boolean },
 ): Promise<void> {
-  const outcome = await call(context, replan, { event, plan, dryRun: flags.dryRun }, ({ seats }) =>
+  const more = ({ seats }: Refusal): string[] =>
     Array.isArray(seats)
       ? seats
           .slice(0, seatsListed)
           .map(
             ({ sectionId, row, label, state }) => `  ${sectionId} ${row} ${label}: ${state ?? 'would move'}`,
           )
-      : [],
-  );
+      : [];
+  const outcome = await call(context, replan, { event, plan, dryRun: flags.dryRun }, { more });
   if (!outcome) return;
   const isDry = outcome.kind === 'dry_run';
   const removed = outcome.kind === 'dry_run' ? outcome.removed.length : outcome.removed;

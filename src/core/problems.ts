@@ -18,7 +18,7 @@ export const problemCodes = {
   idempotency_key_required: {
     status: 400,
     title: 'Idempotency-Key missing',
-    advice: 'Send an Idempotency-Key header: a new one for each new wish, the same one for a repeat.',
+    advice: 'Send an Idempotency-Key header: a new one for each new request, the same one for a repeat.',
   },
   idempotency_mismatch: {
     status: 422,
@@ -406,7 +406,7 @@ export const problemCodes = {
     status: 409,
     title: 'Not confirmed',
     advice:
-      'The confirmation is wrong, used, older than ten minutes, or was for another wish. Ask again without it; nothing was cancelled.',
+      'The confirmation is wrong, used, older than ten minutes, or was for another request. Ask again without it; nothing was cancelled.',
   },
   unknown_buyer: {
     status: 404,

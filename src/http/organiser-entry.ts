@@ -19,12 +19,11 @@ import { type ScanOutcome, takeScans } from '../fulfilment/offline-scans.ts';
 import { placeOf } from '../fulfilment/place.ts';
 import { codeRefusals, type TicketCode } from '../fulfilment/ticket-code.ts';
 import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
-import { oneLine, uuidPattern } from '../operate/operation.ts';
+import { oneLine, timeOf, uuidPattern } from '../operate/operation.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { revokedTickets } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import { iso } from './answers.ts';
-import { timeOf } from './request-checks.ts';
 
 export interface OrganiserEntryDeps {
   db: Db;

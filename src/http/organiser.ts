@@ -2,11 +2,14 @@ import type { FastifyInstance } from 'fastify';
 import type { Events } from '../catalogue/events.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import { blockOperations } from '../operate/blocks.ts';
+import { cancellationOperations } from '../operate/cancellation.ts';
 import { codeOperations } from '../operate/codes.ts';
-import type { OperateDeps } from '../operate/deps.ts';
+import type { OperateDeps, RefundServices } from '../operate/deps.ts';
 import { eventOperations } from '../operate/events.ts';
 import { limitsOperations } from '../operate/limits.ts';
+import { paymentOperations } from '../operate/payments.ts';
 import { planOperations } from '../operate/plans.ts';
+import { refundOperations } from '../operate/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -14,7 +17,6 @@ import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
-import { registerFindings } from './organiser-findings.ts';
 import { registerOperations } from './organiser-operations.ts';
 import { registerPlanImport } from './organiser-plans.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
@@ -40,6 +42,7 @@ export interface OrganiserDeps {
   published: (event: string, name: string) => SharedBytes | null;
   /** Blocks are claims like any other, and the arbiter receives sale decisions. */
   arbiter: Arbiter;
+  refundServices: RefundServices;
   /** Names of the configured Redis servers that partitions may be pinned to. Undefined means that any name is accepted. */
   redisServers?: readonly string[];
   /** A platform can name accounts. */
@@ -53,19 +56,20 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
   await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
   const operations = [
     ...[...eventOperations, ...planOperations, ...blockOperations],
-    ...[...codeOperations, ...limitsOperations],
+    ...[...codeOperations, ...limitsOperations, ...refundOperations],
+    ...[...cancellationOperations, ...paymentOperations],
   ];
   registerOperations<OperateDeps>(root, operations, operateDeps(deps), sessions.require);
-  registerFindings(root, deps, sessions.require);
   registerOrganiserAuditLog(root, deps, sessions.require);
 }
 
 function operateDeps(deps: OrganiserDeps): OperateDeps {
-  const { arbiter, planDesk, published, redisServers = null } = deps;
+  const { arbiter, planDesk, published, refundServices, redisServers = null } = deps;
   return {
     ...deps,
     redisServers,
     openArbiter: async () => arbiter,
+    openRefunds: async () => refundServices,
     planWork: planDesk,
     published: (event) => ({
       counts: jsonOf(published(event, 'counts')),

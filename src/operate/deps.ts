@@ -1,8 +1,14 @@
 import type { Events } from '../catalogue/events.ts';
 import type { PublishOutcome } from '../catalogue/plans.ts';
 import type { PrepareOutcome } from '../catalogue/replan.ts';
+import type { CancelEvent } from '../checkout/cancel-event.ts';
+import type { OperatorDesk } from '../checkout/operator-desk.ts';
+import type { Refunds } from '../checkout/refunds.ts';
+import type { Reversals } from '../checkout/reversals.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import type { EventRecord } from '../orders/record.ts';
+import type { CancellationRecord } from '../orders/cancellations.ts';
+import type { EventRecord, SalesRecord } from '../orders/record.ts';
+import type { RefundRecord } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import type { CountsObject, StatusObject } from '../read-path/published.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -16,6 +22,7 @@ export interface OperateDeps {
   /** Blocks are claims like any other. The command line connects only for operations that need it. */
   openArbiter(): Promise<Arbiter>;
   planWork: PlanWork;
+  openRefunds(): Promise<RefundServices>;
   /** The published objects of the event. Null if it is not published, or this process does not read them. */
   published(event: string): { counts: CountsObject | null; status: StatusObject | null };
   /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */
@@ -24,6 +31,17 @@ export interface OperateDeps {
   namesAccounts: boolean;
   clock: Clock;
   random: Random;
+}
+
+/** Refunds, cancellations and payments that need a decision. On the command line they only decide; the workers pay. */
+export interface RefundServices {
+  orders: Pick<SalesRecord, 'findOrder'>;
+  refunds: Refunds;
+  refundRecord: RefundRecord;
+  reversals: Pick<Reversals, 'ofOrder'>;
+  cancelEvent: Pick<CancelEvent, 'ask' | 'confirm'>;
+  cancellations: CancellationRecord;
+  desk: OperatorDesk;
 }
 
 /** Work with whole seating plans: seconds of computing for a large one, so web processes run it in a thread. */

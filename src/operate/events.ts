@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { isEventTime, type OnSaleOutcome } from '../catalogue/events.ts';
+import type { OnSaleOutcome } from '../catalogue/events.ts';
 import { readFigures } from '../catalogue/figures.ts';
 import { countedLimits, type EventLimits } from '../core/limits.ts';
 import { isSellable } from '../core/money.ts';
@@ -15,7 +15,7 @@ import type { OperateDeps } from './deps.ts';
 import { eventOf } from './event-of.ts';
 import { Controls, CreateEventBody, EventView, eventView } from './event-schemas.ts';
 import { checkedCooldown } from './limits.ts';
-import { EventParams, Instant, iso, nullable, operation } from './operation.ts';
+import { EventParams, Instant, iso, nullable, operation, timeOf } from './operation.ts';
 
 // Events: create, look, and steer the sale.
 
@@ -186,12 +186,8 @@ function checkedEvent(body: Static<typeof CreateEventBody>, namesAccounts: boole
   return { name, times: { performanceAt, onSaleAt, saleEndsAt, presaleAt } };
 }
 
-/** Epoch ms. Leap seconds, for one, have a well-formed text and are no instant: refused with the field. */
 function instantOf(field: string, text: string | null | undefined): number | null {
-  if (!text) return null;
-  const at = Date.parse(text);
-  if (isEventTime(at)) return at;
-  throw fieldFault(field, 'This is no time between the years 2000 and 2200.');
+  return text ? timeOf(field, text) : null;
 }
 
 /** The limits that the organiser named; the others start as `newEventLimits` says. */

@@ -1,6 +1,7 @@
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
+import { isEventTime } from '../catalogue/events.ts';
 import { linePattern } from '../core/line.ts';
-import type { ProblemCode } from '../core/problems.ts';
+import { type ProblemCode, problem } from '../core/problems.ts';
 
 /**
  * One thing that an organiser can do or see. It is defined once: HTTP registers its route from it, the command line runs the
@@ -26,13 +27,18 @@ export interface Operation<
   params?: Params;
   query?: Query;
   body?: Body;
+  /** A request may come without a body. */
+  bodyOptional?: true;
   /** Bytes; 16 KiB unless named. */
   bodyLimit?: number;
   output: Output;
   /** The answer is text of this content type, offered as a file of that name. */
   file?: { type: string; name(input: Static<Params> & Static<Query>): string };
-  /** HTTP status of a success; 200 unless named. */
-  status?: 200 | 201 | 202 | 204;
+  /** HTTP status of a success; 200 unless named, or set by `caller.status`, which sets one of `statuses`. */
+  status?: SuccessStatus;
+  statuses?: readonly SuccessStatus[];
+  /** A request names an Idempotency-Key: `required`, or required by some inputs (`caller.requestKey` checks). */
+  requestKey?: 'required' | 'optional';
   problems: readonly ProblemCode[];
   run(
     deps: Deps,
@@ -41,9 +47,15 @@ export interface Operation<
   ): Promise<Static<Output>>;
 }
 
+export type SuccessStatus = 200 | 201 | 202 | 204;
+
 export interface Caller {
   /** The name in the log of actions. */
   actor: string;
+  /** The Idempotency-Key; throws `idempotency_key_required` without one. */
+  requestKey(): string;
+  /** Sets the HTTP status of the answer. */
+  status(status: SuccessStatus): void;
 }
 
 type Nothing = TObject<Record<never, TSchema>>;
@@ -83,6 +95,13 @@ export const QueryFlag = Type.Optional(
   Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]),
 );
 export const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
+
+/** Epoch ms. Leap seconds, for one, have a well-formed text and are no instant: refused with the field. */
+export function timeOf(field: string, text: string): number {
+  const at = Date.parse(text);
+  if (isEventTime(at)) return at;
+  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
+}
 
 /** Epoch ms as ISO 8601. */
 export function iso(at: number): string;

@@ -143,6 +143,67 @@ const rows: Row[] = [
     command: ['limits', 'end', 'EVENT', uuid],
     says: /exception/,
   },
+  {
+    feature: 'refunds',
+    method: 'POST',
+    path: `/orders/${uuid}/refunds`,
+    body: { reason: 'Ill' },
+    command: ['refund', 'order', uuid, '--reason', 'Ill'],
+    says: /order/,
+  },
+  {
+    feature: 'refunds',
+    method: 'POST',
+    path: '/refunds/none/retry',
+    command: ['refund', 'retry', 'none'],
+    says: /refund must match pattern/,
+  },
+  {
+    feature: 'refunds',
+    method: 'POST',
+    path: `/refunds/${uuid}/elsewhere`,
+    body: { note: ' ' },
+    command: ['refund', 'elsewhere', uuid, '--note', ' '],
+    says: /\/note has to be one line of text/,
+  },
+  {
+    feature: 'cancellation',
+    method: 'POST',
+    path: '/events/EVENT/cancellation',
+    body: { reason: 'Storm', perSecond: 0 },
+    command: ['event', 'cancel', 'EVENT', '--reason', 'Storm', '--per-second', '0'],
+    says: /\/perSecond must be >= 1/,
+  },
+  {
+    feature: 'cancellation',
+    method: 'POST',
+    path: '/events/EVENT/cancellation',
+    body: { reason: 'Storm', confirmation: 'WRONG' },
+    command: ['event', 'cancel', 'EVENT', '--reason', 'Storm', '--confirm', 'WRONG'],
+    says: /The confirmation is wrong/,
+  },
+  {
+    feature: 'payments',
+    method: 'POST',
+    path: '/attention/operation-none/look',
+    command: ['payments', 'act', 'operation-none', 'look'],
+    says: /list/,
+  },
+  {
+    feature: 'payments',
+    method: 'POST',
+    path: '/attention/operation-none/eat',
+    command: ['payments', 'act', 'operation-none', 'eat'],
+    says: /action has to be/,
+  },
+  {
+    feature: 'findings',
+    method: 'POST',
+    path: '/reconcile/999/settle',
+    body: { note: 'Done' },
+    command: ['reconcile', 'settle', '999', '--note', 'Done'],
+    says: /There is no finding/,
+  },
 ];
 
 /** Runs a command in this process; returns its exit code and what it wrote to stderr. */
@@ -180,7 +241,10 @@ describe('an operation refuses the same input with the same words, over HTTP and
     test(`${row.feature} ${i}: ${row.method} ${row.path} and ${row.command.slice(0, 2).join(' ')}`, async () => {
       const body = row.body && JSON.parse(filled(JSON.stringify(row.body)));
       const path = `/api/organiser${filled(row.path)}`;
-      const answer = await app.buyer().request(row.method, path, { body, headers: { authorization } });
+      const answer = await app.buyer().request(row.method, path, {
+        body,
+        headers: { authorization, 'idempotency-key': `row-${i}` },
+      });
       assert.ok(answer.status >= 400 && answer.status < 500, `${answer.status}`);
       assert.match(answer.body.detail, row.says);
       const { code, err } = await command(row.command.map(filled));
