@@ -411,73 +411,15 @@ export interface paths {
             cookie?: never;
         };
         /** Who is signed in */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getSession"];
         put?: never;
         /**
          * Sign in; the answer sets a cookie and carries the same token for Authorization: Bearer
          * @description After failed attempts from the same network the answer takes up to ten seconds; 429 says when to try again.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        email: string;
-                        password: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["signIn"];
         /** Sign out */
-        delete: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        delete: operations["signOut"];
         options?: never;
         head?: never;
         patch?: never;
@@ -497,30 +439,7 @@ export interface paths {
          * Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing
          * @description With `Accept: application/x-ndjson` the answer is one JSON object a line: `{"step": …}` (reading, checking, storing) as the work goes on, and last `{"status": …, "body": …}`, which is what the answer would be otherwise.
          */
-        post: {
-            parameters: {
-                query?: {
-                    dryRun?: "true" | "false" | "";
-                    name?: string;
-                    format?: "pretix" | "csv";
-                    /** @description CSV: section=…,row=…,seat=…,x=…,y=… */
-                    map?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["importPlan"];
         delete?: never;
         options?: never;
         head?: never;
@@ -790,171 +709,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/organiser/reconcile": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Where the payment provider and the record do not fit
-         * @description Oldest first; with `settled=true` those that were taken off the list, newest first. `ambiguous`: orders of which nobody can say yet how their money ends. `refundsAtBank`: refunds that were accepted and that the bank has not paid out yet.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    settled?: "true" | "false";
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/reconcile/{finding}/settle": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Take a finding off the list, with a note of what was done
-         * @description Changes neither order nor payment. It comes back when something else is found.
-         */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    finding: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        note: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/audit-log": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The audit log: what operators did, newest first
-         * @description `next` is the `before` of the next page, null on the last one. What is written meanwhile is on no later page: begin anew to see it.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Of this event only. */
-                    event?: string;
-                    /** @description 1 to 500; 100 when absent. */
-                    limit?: string;
-                    /** @description `next` of the page before; the newest page when absent. */
-                    before?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/organiser/background": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Background work that fails or is late, over the whole installation
-         * @description Empty while everything goes on. `code`: `loop_failing`, `clock`, `process_silent`, `role_missing` or `overdue`. `since` is null where it is not known; `count` is given for overdue work. See docs/operating/background-work.md.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/organiser/events/{event}/orders": {
         parameters: {
             query?: never;
@@ -963,28 +717,7 @@ export interface paths {
             cookie?: never;
         };
         /** Orders of one buyer, newest first */
-        get: {
-            parameters: {
-                query: {
-                    email: string;
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["findOrders"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1001,26 +734,7 @@ export interface paths {
             cookie?: never;
         };
         /** An order with its tickets and refunds, and what left its payment without us */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    order: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getOrderOfBuyer"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1038,48 +752,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Refund an order or some of its tickets; what is refunded is not valid any more */
-        post: {
-            parameters: {
-                query?: never;
-                header?: {
-                    /** @description Makes a repeat safe: the same key and body get the same answer. 1 to 200 printable ASCII characters, without spaces at its ends. */
-                    "idempotency-key"?: string;
-                };
-                path: {
-                    order: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description Ids of valid tickets of the order; all when absent; none: goodwill alone. */
-                        tickets?: string[];
-                        /** @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither. */
-                        fees?: "returned" | "kept";
-                        /** @description Minor units, on top. 0 when absent. */
-                        goodwill?: number;
-                        /** @description `release`: free for the next buyer. `block`: kept back, with the reason. */
-                        seats?: "release" | "block";
-                        /** @description false: the tickets are cancelled and no money is given back, because it is back with the buyer already (a refund at the provider, a dispute). true when absent. */
-                        pays?: boolean;
-                        reason: string;
-                        /** @description true: answers what it would come to and changes nothing. */
-                        preview?: boolean;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        /**
+         * Refund an order or some of its tickets; what is refunded is not valid any more
+         * @description Needs an Idempotency-Key, except for a preview. 200: a preview, or a repeat.
+         */
+        post: operations["refundOrder"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1093,30 +770,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Refunds of an event, newest first */
-        get: {
-            parameters: {
-                query?: {
-                    state?: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
-                    before?: string;
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        /**
+         * Refunds of an event, newest first
+         * @description 200 at most; `before` the `createdAt` of the last one for the next.
+         */
+        get: operations["listRefunds"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1135,26 +793,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** Try a failed refund again */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    refund: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["retryRefund"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1171,32 +810,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** A failed refund was given back by other means: nothing more is owed */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    refund: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        note: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["settleRefund"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1211,62 +825,13 @@ export interface paths {
             cookie?: never;
         };
         /** How far the cancelling has come */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getCancellation"];
         put?: never;
-        /** Cancel the event and refund its orders; asks for a confirmation first */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        reason: string;
-                        /** @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither. */
-                        fees?: "returned" | "kept";
-                        /** @description `release`: free for the next buyer. `block`: kept back, with the reason. */
-                        seats?: "release" | "block";
-                        /** @description Orders a second, at most. */
-                        perSecond?: number;
-                        /** @description The code that the same request without it was answered with. Without it nothing happens. */
-                        confirmation?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        /**
+         * Cancel the event and refund its orders; asks for a confirmation first
+         * @description Without `confirmation`: 202, what would happen, and the code. With it: 201, the run.
+         */
+        post: operations["cancelEvent"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1281,28 +846,7 @@ export interface paths {
             cookie?: never;
         };
         /** What became of each order, in pages: `after` is the last order of the page before */
-        get: {
-            parameters: {
-                query?: {
-                    after?: string;
-                };
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listCancelledOrders"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1321,26 +865,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** Try all failed refunds of a cancelled event again */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["retryCancellation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1358,30 +883,7 @@ export interface paths {
          * Payments that need a decision, oldest first
          * @description Each with what it means, what was charged, and the actions that are possible now. `total` is of all pages; `next` is null on the last.
          */
-        get: {
-            parameters: {
-                query?: {
-                    event?: string;
-                    /** @description `next` of the page before. */
-                    after?: string;
-                    /** @description 1 to 100; 50 when absent. */
-                    limit?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listOpenPayments"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1403,33 +905,67 @@ export interface paths {
          * Do something about an entry
          * @description The same action again changes nothing. `accept`, `settle` and `dismiss` need a `note`. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    entry: string;
-                    action: "look" | "give_back" | "accept" | "retry" | "settle" | "cancel_tickets" | "dismiss";
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        note?: string;
-                    } | null;
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
+        post: operations["decideOpenPayment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/reconcile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /**
+         * Where the payment provider and the record do not fit
+         * @description Oldest first; with `settled=true` those that were taken off the list, newest first. `ambiguous`: orders whose money has no known outcome yet. `refundsAtBank`: refunds that were accepted and that the bank has not paid out yet.
+         */
+        get: operations["listFindings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/reconcile/{finding}/settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take a finding off the list, with a note of what was done
+         * @description Changes neither order nor payment. It comes back when something else is found.
+         */
+        post: operations["settleFinding"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/buyers/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete a buyer’s personal data; asks for a confirmation first
+         * @description `erased` and `kept` say what is deleted and what stays; docs/operating/exports-and-deletion.md says why. 202: without a confirmation, nothing was changed.
+         */
+        post: operations["forgetBuyer"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1445,28 +981,9 @@ export interface paths {
         };
         /**
          * Mails that were refused or not taken yet; with `order`, all of that order
-         * @description The newest 500; `count` is of all. `refused`: for good, until it is sent again. `due`: tried again by itself at `nextAt`, or given up where that is null.
+         * @description The newest 500; `count` is of all. `refused`: for good, until it is sent again. `due`: tried again automatically at `nextAt`, or given up where that is null.
          */
-        get: {
-            parameters: {
-                query?: {
-                    order?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listMails"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1483,26 +1000,7 @@ export interface paths {
             cookie?: never;
         };
         /** What became of a mail */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    mail: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getMail"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1524,32 +1022,7 @@ export interface paths {
          * Send a mail again, now
          * @description One that failed is sent itself, under its own Message-ID. One that was sent is sent again only with `copy`, as a separate mail with its own id and Message-ID, one copy at a time.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    mail: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        copy?: boolean;
-                    } | null;
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["sendMailAgain"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1567,57 +1040,10 @@ export interface paths {
          * Webhook endpoints, with those that were disabled and why
          * @description At most 50. `happenings` lists what one may ask for.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listWebhooks"];
         put?: never;
-        /**
-         * Add a webhook endpoint; the answer alone holds its secret
-         * @description `warning`: the endpoint was accepted although its name has no address now.
-         */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        url: string;
-                        /** @description Every event when absent. */
-                        event?: string;
-                        happenings?: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
-                        note?: string | null;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        /** Add a webhook endpoint; the answer alone holds its secret */
+        post: operations["addWebhook"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1635,59 +1061,11 @@ export interface paths {
         put?: never;
         post?: never;
         /** Remove an endpoint for good; what it is still owed is dropped */
-        delete: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    endpoint: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        delete: operations["removeWebhook"];
         options?: never;
         head?: never;
-        /** Change, switch off or on an endpoint */
-        patch: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    endpoint: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        url?: string;
-                        happenings?: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
-                        note?: string | null;
-                        /** @description A disabled endpoint is sent nothing; what it is owed meanwhile follows when it is active again. */
-                        state?: "active" | "disabled";
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        /** Change the address, the event types or the note, or switch an endpoint off or on */
+        patch: operations["changeWebhook"];
         trace?: never;
     };
     "/api/organiser/webhooks/{endpoint}/secrets": {
@@ -1700,33 +1078,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** A new secret; those before it count on for a while, and each delivery is signed with all of them */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    endpoint: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description How long the secrets before it count on; 86400000 (a day) when absent. */
-                        keepMs?: number;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["rotateWebhookSecret"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1743,26 +1095,7 @@ export interface paths {
         get?: never;
         put?: never;
         /** Send a delivery that says only that it is a trial */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    endpoint: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["tryWebhook"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1780,29 +1113,7 @@ export interface paths {
          * What was sent to an endpoint, or is owed, newest first
          * @description Up to 200; `before` takes the id of the last one of the page before.
          */
-        get: {
-            parameters: {
-                query?: {
-                    state?: "due" | "delivered" | "failed" | "dropped";
-                    before?: string;
-                };
-                header?: never;
-                path: {
-                    endpoint: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["listWebhookDeliveries"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1819,26 +1130,7 @@ export interface paths {
             cookie?: never;
         };
         /** One delivery with its body and every attempt */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    delivery: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getWebhookDelivery"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1857,76 +1149,47 @@ export interface paths {
         get?: never;
         put?: never;
         /** Send a delivery again, under the same id */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    delivery: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["repeatWebhookDelivery"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/organiser/buyers/forget": {
+    "/api/organiser/audit-log": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
-        put?: never;
         /**
-         * Delete a buyer’s personal data; asks for a confirmation first
-         * @description `erased` and `kept` say what becomes of what; docs/operating/exports-and-deletion.md why.
+         * The log of actions: what operators did, newest first
+         * @description `next` is the `before` of the next page, null on the last one. Entries that are written meanwhile are on no later page: start again to see them.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description E-mail address, or `sub:` and the name of your platform’s account. */
-                        buyer?: string;
-                        /** @description Instead: any order of his. */
-                        order?: string;
-                        /** @description true: also where his tickets are still to be used. They stay valid and bear no name. */
-                        nameless?: boolean;
-                        /** @description The code that the same request without it was answered with. Without it nothing happens. */
-                        confirmation?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
+        get: operations["listActions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/background": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /**
+         * Background work that fails or is late, over the whole installation
+         * @description Empty while all work proceeds. `since` is null where it is not known; `count` is given for overdue work. See docs/operating/background-work.md.
+         */
+        get: operations["listDegraded"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1942,34 +1205,9 @@ export interface paths {
         };
         /**
          * Orders, tickets or refunds of an event as CSV or JSON
-         * @description All of it shows one moment. `codes=true` adds the codes of valid tickets: whoever has a code can enter with it.
+         * @description All of it shows one moment. `codes=true` adds the codes of valid tickets: a person who has a code can enter with it.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description CSV: begin with the byte order mark that Excel needs. true when absent. */
-                    bom?: "true" | "false";
-                    codes?: "true" | "false";
-                };
-                header?: never;
-                path: {
-                    event: string;
-                    /** @description orders.csv, tickets.json … */
-                    file: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["exportEvent"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1987,33 +1225,9 @@ export interface paths {
         };
         /**
          * Orders, tickets or refunds of all events as CSV or JSON
-         * @description All of it shows one moment. `codes=true` adds the codes of valid tickets: whoever has a code can enter with it.
+         * @description All of it shows one moment. `codes=true` adds the codes of valid tickets: a person who has a code can enter with it.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description CSV: begin with the byte order mark that Excel needs. true when absent. */
-                    bom?: "true" | "false";
-                    codes?: "true" | "false";
-                };
-                header?: never;
-                path: {
-                    /** @description orders.csv, tickets.json … */
-                    file: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["exportAll"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2033,38 +1247,9 @@ export interface paths {
         put?: never;
         /**
          * Let the holder of a ticket in, once
-         * @description `result`: `valid` (let in), `used` (let in before: `at`, `gate`), `revoked` (`why`), `other_event`, `forged`. Whether the ticket is valid is judged before whether it was used.
+         * @description `result`: `valid` (let in), `used` (let in before: `at`, `gate`), `revoked` (`why`), `undone` (this scan was taken back), `other_event`, `forged`. Whether the ticket is valid is judged before whether it was used.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description What the QR code shows. */
-                        code: string;
-                        /** @description What is entered here. A gate always names it: without it a ticket of any event is let in. */
-                        event?: string;
-                        gate?: string;
-                        /** @description A new text for each scan, the same one when its gate repeats the request: a repeat has the first answer again. */
-                        scan?: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["checkIn"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2080,68 +1265,15 @@ export interface paths {
         };
         /**
          * How many came in, by gate, and the tickets that more than one came in with
-         * @description `doubleUses`: the newest 500, each with all of its uses: when, where, who told of it.
+         * @description `doubleUses`: the newest 500, each with all of its uses: when, where, and who reported it.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getEntries"];
         put?: never;
         /**
          * Take in the scans of a gate that had no network
-         * @description Up to 500. One answer a scan, in their order: `entered` (the ticket’s first use), `double` (somebody came in with it before), `revoked` (`why`; it was valid no more when it was scanned), `undone`, `other_event`, `forged`. The earliest use of a ticket is its first; `others`: all its other ones. The same scans again change nothing.
+         * @description Up to 500. One answer for each scan, in their order: `entered` (the ticket’s first use), `double` (another person came in with it before), `revoked` (`why`; it was not valid any more when it was scanned), `undone`, `other_event`, `forged`. The earliest use of a ticket is its first; `others`: all its other ones. The same scans again change nothing.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        scans: {
-                            code: string;
-                            scan: string;
-                            gate?: string;
-                            /**
-                             * Format: date-time
-                             * @description When it was scanned, by the gate’s clock.
-                             */
-                            at: string;
-                        }[];
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["uploadScans"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2159,42 +1291,9 @@ export interface paths {
         put?: never;
         /**
          * Take back a check-in that was a mistake
-         * @description The ticket may be used again, unless somebody else came in with it at a gate without a network: `next` is that use.
+         * @description The ticket may be used again, unless another person came in with it at a gate without a network: `next` is that use.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": {
-                        /** @description What the QR code shows. */
-                        code?: string;
-                        /** @description Instead of the code; asks for `event`. */
-                        ticket?: string;
-                        event?: string;
-                        /**
-                         * Format: date-time
-                         * @description Of the check-in that was the mistake: a repeat of this request undoes no later one.
-                         */
-                        at?: string;
-                        reason: string;
-                    };
-                };
-            };
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        post: operations["undoCheckIn"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2210,26 +1309,9 @@ export interface paths {
         };
         /**
          * The public keys that ticket codes are signed with (Ed25519, PEM)
-         * @description `publicKey`: the present one. `keys`: all of this installation’s, that one first; a code names its own by `keyId`.
+         * @description `publicKey`: the present one. `keys`: all of this installation, that one first; a code names its own by `keyId`.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getTicketKeys"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2249,26 +1331,7 @@ export interface paths {
          * For gates without a network: the public keys, the tickets that were revoked, and where each seat is
          * @description `asOf` says how old it is: what was revoked later is not in it. `onsale ticket verify` reads it.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    event: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Default Response */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-            };
-        };
+        get: operations["getGateList"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3788,6 +2851,132 @@ export interface operations {
             };
         };
     };
+    getSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        email: string;
+                    };
+                };
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    signIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    email: string;
+                    password: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        token: string;
+                        email: string;
+                        /** Format: date-time */
+                        expiresAt: string;
+                    };
+                };
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Signed out, now or before */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listPlans: {
         parameters: {
             query?: never;
@@ -3874,6 +3063,255 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importPlan: {
+        parameters: {
+            query?: {
+                dryRun?: "true" | "false" | "";
+                name?: string;
+                format?: "pretix" | "csv";
+                /** @description CSV: section=…,row=…,seat=…,x=…,y=… */
+                map?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stored now (201), stored before (200), or checked only */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Its id. */
+                        plan: string;
+                        name: string;
+                        version: number;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                        /** Format: date-time */
+                        createdAt: string;
+                        known: boolean;
+                    } | {
+                        /** @enum {boolean} */
+                        dryRun: true;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                    };
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description Stored now (201), stored before (200), or checked only */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Its id. */
+                        plan: string;
+                        name: string;
+                        version: number;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                        /** Format: date-time */
+                        createdAt: string;
+                        known: boolean;
+                    } | {
+                        /** @enum {boolean} */
+                        dryRun: true;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                    };
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -5214,6 +4652,2851 @@ export interface operations {
                 };
             };
             /** @description A refused request, such as unknown_event, unknown_allowance */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    findOrders: {
+        parameters: {
+            query: {
+                email: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: {
+                            order: string;
+                            event: string;
+                            /** @enum {unknown} */
+                            state: "reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled";
+                            reason: string | null;
+                            buyer: {
+                                name: string;
+                                email: string;
+                            };
+                            /** @description Minor units. */
+                            amount: number;
+                            currency: string;
+                            /** Format: date-time */
+                            createdAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getOrderOfBuyer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                order: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        order: string;
+                        event: string;
+                        /** @enum {unknown} */
+                        state: "reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled";
+                        reason: string | null;
+                        buyer: {
+                            name: string;
+                            email: string;
+                        };
+                        /** @description Minor units. */
+                        amount: number;
+                        currency: string;
+                        /** Format: date-time */
+                        createdAt: string;
+                        tickets: {
+                            ticket: string;
+                            seat: number;
+                            price: number;
+                            fee: number;
+                            /** @description The gate admits it. */
+                            valid: boolean;
+                            /** @description Not refunded yet. */
+                            refundable: boolean;
+                            place: {
+                                section: string;
+                                row: string;
+                                seat: string;
+                            } | null;
+                        }[];
+                        refunds: {
+                            refund: string;
+                            order: string;
+                            /** @description Made by the cancellation of the event. */
+                            cancellation: boolean;
+                            actor: string;
+                            reason: string;
+                            feesKept: number;
+                            orderFee: number;
+                            goodwill: number;
+                            /** @description Minor units, like the other sums. */
+                            amount: number;
+                            currency: string;
+                            /** @enum {unknown} */
+                            state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                            detail: string | null;
+                            /** @description Tickets that it cancelled. */
+                            tickets: string[];
+                            attempts: number;
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** Format: date-time */
+                            updatedAt: string;
+                        }[];
+                        /** @description Money that was taken without a sale and given back. */
+                        returned: {
+                            amount: number;
+                            /** Format: date-time */
+                            at: string;
+                            object: string;
+                        }[];
+                        /** @description Refunds made at the provider, and disputes. */
+                        reversals: {
+                            /** @description The provider’s id of the refund or the dispute. */
+                            reversal: string;
+                            /** @enum {unknown} */
+                            kind: "refund" | "dispute";
+                            amount: number;
+                            currency: string;
+                            /** @enum {unknown} */
+                            state: "pending" | "done" | "failed" | "open" | "won" | "lost";
+                            /** @description In the currency of the order, what can no longer be refunded. */
+                            taken: number;
+                            detail: {
+                                [key: string]: unknown;
+                            };
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** Format: date-time */
+                            updatedAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_order */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    refundOrder: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes a repeat safe: the same key and body get the same answer. 1 to 200 printable ASCII characters, without spaces at its ends. */
+                "idempotency-key"?: string;
+            };
+            path: {
+                order: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Ids of valid tickets of the order; all when absent; none: goodwill alone. */
+                    tickets?: string[];
+                    /**
+                     * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                     * @enum {unknown}
+                     */
+                    fees?: "returned" | "kept";
+                    /** @description Minor units, on top. 0 when absent. */
+                    goodwill?: number;
+                    /**
+                     * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                     * @enum {unknown}
+                     */
+                    seats?: "release" | "block";
+                    /** @description false: the tickets are cancelled and no money is given back, because it is back with the buyer already (a refund at the provider, a dispute). true when absent. */
+                    pays?: boolean;
+                    reason: string;
+                    /** @description true: answers what it would come to and changes nothing. */
+                    preview?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refund: string;
+                        order: string;
+                        /** @description Made by the cancellation of the event. */
+                        cancellation: boolean;
+                        actor: string;
+                        reason: string;
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        currency: string;
+                        /** @enum {unknown} */
+                        state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                        detail: string | null;
+                        /** @description Tickets that it cancelled. */
+                        tickets: string[];
+                        attempts: number;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                        /** @enum {unknown} */
+                        orderState: "reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled";
+                    } | {
+                        /** @enum {boolean} */
+                        preview: true;
+                        tickets: string[];
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        /** @description No ticket of the order stays valid. */
+                        orderEnds: boolean;
+                    };
+                };
+            };
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refund: string;
+                        order: string;
+                        /** @description Made by the cancellation of the event. */
+                        cancellation: boolean;
+                        actor: string;
+                        reason: string;
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        currency: string;
+                        /** @enum {unknown} */
+                        state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                        detail: string | null;
+                        /** @description Tickets that it cancelled. */
+                        tickets: string[];
+                        attempts: number;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                        /** @enum {unknown} */
+                        orderState: "reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled";
+                    } | {
+                        /** @enum {boolean} */
+                        preview: true;
+                        tickets: string[];
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        /** @description No ticket of the order stays valid. */
+                        orderEnds: boolean;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_order, invalid_field, idempotency_key_required, idempotency_mismatch, not_refundable, tickets_not_valid, refund_too_much */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listRefunds: {
+        parameters: {
+            query?: {
+                state?: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                before?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refunds: {
+                            refund: string;
+                            order: string;
+                            /** @description Made by the cancellation of the event. */
+                            cancellation: boolean;
+                            actor: string;
+                            reason: string;
+                            feesKept: number;
+                            orderFee: number;
+                            goodwill: number;
+                            /** @description Minor units, like the other sums. */
+                            amount: number;
+                            currency: string;
+                            /** @enum {unknown} */
+                            state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                            detail: string | null;
+                            /** @description Tickets that it cancelled. */
+                            tickets: string[];
+                            attempts: number;
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** Format: date-time */
+                            updatedAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retryRefund: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                refund: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refund: string;
+                        order: string;
+                        /** @description Made by the cancellation of the event. */
+                        cancellation: boolean;
+                        actor: string;
+                        reason: string;
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        currency: string;
+                        /** @enum {unknown} */
+                        state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                        detail: string | null;
+                        /** @description Tickets that it cancelled. */
+                        tickets: string[];
+                        attempts: number;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_refund, refund_decided */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    settleRefund: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                refund: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    note: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refund: string;
+                        order: string;
+                        /** @description Made by the cancellation of the event. */
+                        cancellation: boolean;
+                        actor: string;
+                        reason: string;
+                        feesKept: number;
+                        orderFee: number;
+                        goodwill: number;
+                        /** @description Minor units, like the other sums. */
+                        amount: number;
+                        currency: string;
+                        /** @enum {unknown} */
+                        state: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere";
+                        detail: string | null;
+                        /** @description Tickets that it cancelled. */
+                        tickets: string[];
+                        attempts: number;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_refund, refund_decided */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCancellation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        reason: string;
+                        /**
+                         * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                         * @enum {unknown}
+                         */
+                        fees: "returned" | "kept";
+                        /**
+                         * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                         * @enum {unknown}
+                         */
+                        seats: "release" | "block";
+                        /** @description Orders a second, at most. */
+                        perSecond: number;
+                        actor: string;
+                        /** @enum {unknown} */
+                        state: "running" | "done";
+                        /** Format: date-time */
+                        startedAt: string;
+                        finishedAt: string | null;
+                        currency: string;
+                        refunds: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        earlier: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        /** @description Orders that were closed unpaid. */
+                        closed: number;
+                        /** @description Paid orders that the run has not reached. */
+                        left: number;
+                        /** @description Unpaid orders whose payment is being ended. */
+                        ending: number;
+                        /** @description The oldest payments that keep the run from ending; `waiting`: how many there are. */
+                        waitsFor: {
+                            order: string;
+                            /** @description On the operator’s list. */
+                            entry: string;
+                            /** @enum {unknown} */
+                            kind: "open" | "authorise" | "capture" | "refund";
+                            /** @enum {unknown} */
+                            state: "open" | "waiting" | "unknown" | "ending" | "done" | "refused" | "voided";
+                            attention: ("payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice") | null;
+                            why: string;
+                            /** Format: date-time */
+                            since: string;
+                        }[];
+                        waiting: number;
+                        /** @description The same in sentences. */
+                        text: string[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, not_cancelled */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    reason: string;
+                    /**
+                     * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                     * @enum {unknown}
+                     */
+                    fees?: "returned" | "kept";
+                    /**
+                     * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                     * @enum {unknown}
+                     */
+                    seats?: "release" | "block";
+                    /** @description Orders a second, at most. */
+                    perSecond?: number;
+                    /** @description The code that the same request without it was answered with. Without it nothing happens. */
+                    confirmation?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: number;
+                        tickets: number;
+                        /** @description Minor units. */
+                        amount: number;
+                        currency: string;
+                        unpaidOrders: number;
+                        wish: {
+                            reason: string;
+                            /**
+                             * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                             * @enum {unknown}
+                             */
+                            fees: "returned" | "kept";
+                            /**
+                             * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                             * @enum {unknown}
+                             */
+                            seats: "release" | "block";
+                            /** @description Orders a second, at most. */
+                            perSecond: number;
+                        };
+                        confirmation: string;
+                        confirmWithinMs: number;
+                    } | {
+                        event: string;
+                        reason: string;
+                        /**
+                         * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                         * @enum {unknown}
+                         */
+                        fees: "returned" | "kept";
+                        /**
+                         * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                         * @enum {unknown}
+                         */
+                        seats: "release" | "block";
+                        /** @description Orders a second, at most. */
+                        perSecond: number;
+                        actor: string;
+                        /** @enum {unknown} */
+                        state: "running" | "done";
+                        /** Format: date-time */
+                        startedAt: string;
+                        finishedAt: string | null;
+                        currency: string;
+                        refunds: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        earlier: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        /** @description Orders that were closed unpaid. */
+                        closed: number;
+                        /** @description Paid orders that the run has not reached. */
+                        left: number;
+                        /** @description Unpaid orders whose payment is being ended. */
+                        ending: number;
+                        /** @description The oldest payments that keep the run from ending; `waiting`: how many there are. */
+                        waitsFor: {
+                            order: string;
+                            /** @description On the operator’s list. */
+                            entry: string;
+                            /** @enum {unknown} */
+                            kind: "open" | "authorise" | "capture" | "refund";
+                            /** @enum {unknown} */
+                            state: "open" | "waiting" | "unknown" | "ending" | "done" | "refused" | "voided";
+                            attention: ("payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice") | null;
+                            why: string;
+                            /** Format: date-time */
+                            since: string;
+                        }[];
+                        waiting: number;
+                        /** @description The same in sentences. */
+                        text: string[];
+                    };
+                };
+            };
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: number;
+                        tickets: number;
+                        /** @description Minor units. */
+                        amount: number;
+                        currency: string;
+                        unpaidOrders: number;
+                        wish: {
+                            reason: string;
+                            /**
+                             * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                             * @enum {unknown}
+                             */
+                            fees: "returned" | "kept";
+                            /**
+                             * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                             * @enum {unknown}
+                             */
+                            seats: "release" | "block";
+                            /** @description Orders a second, at most. */
+                            perSecond: number;
+                        };
+                        confirmation: string;
+                        confirmWithinMs: number;
+                    } | {
+                        event: string;
+                        reason: string;
+                        /**
+                         * @description `returned`: the fees of the tickets too, and the order’s when no ticket stays valid. `kept`: neither.
+                         * @enum {unknown}
+                         */
+                        fees: "returned" | "kept";
+                        /**
+                         * @description `release`: free for the next buyer. `block`: kept back, with the reason.
+                         * @enum {unknown}
+                         */
+                        seats: "release" | "block";
+                        /** @description Orders a second, at most. */
+                        perSecond: number;
+                        actor: string;
+                        /** @enum {unknown} */
+                        state: "running" | "done";
+                        /** Format: date-time */
+                        startedAt: string;
+                        finishedAt: string | null;
+                        currency: string;
+                        refunds: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        earlier: {
+                            open?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            unknown?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            pending?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            done?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            failed?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                            elsewhere?: {
+                                refunds: number;
+                                /** @description Minor units. */
+                                amount: number;
+                            };
+                        };
+                        /** @description Orders that were closed unpaid. */
+                        closed: number;
+                        /** @description Paid orders that the run has not reached. */
+                        left: number;
+                        /** @description Unpaid orders whose payment is being ended. */
+                        ending: number;
+                        /** @description The oldest payments that keep the run from ending; `waiting`: how many there are. */
+                        waitsFor: {
+                            order: string;
+                            /** @description On the operator’s list. */
+                            entry: string;
+                            /** @enum {unknown} */
+                            kind: "open" | "authorise" | "capture" | "refund";
+                            /** @enum {unknown} */
+                            state: "open" | "waiting" | "unknown" | "ending" | "done" | "refused" | "voided";
+                            attention: ("payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice") | null;
+                            why: string;
+                            /** Format: date-time */
+                            since: string;
+                        }[];
+                        waiting: number;
+                        /** @description The same in sentences. */
+                        text: string[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, phase_impossible, event_cancelled, not_confirmed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listCancelledOrders: {
+        parameters: {
+            query?: {
+                after?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: {
+                            order: string;
+                            account: string;
+                            tickets: number;
+                            /** @enum {unknown} */
+                            outcome: "open" | "unknown" | "pending" | "done" | "failed" | "elsewhere" | "closed" | "left";
+                            /** @description Minor units. */
+                            amount: number;
+                            refund: string | null;
+                            detail: string | null;
+                        }[];
+                        next: string | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, not_cancelled */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retryCancellation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        refunds: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, not_cancelled */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listOpenPayments: {
+        parameters: {
+            query?: {
+                event?: string;
+                /** @description `next` of the page before. */
+                after?: string;
+                /** @description 1 to 100; 50 when absent. */
+                limit?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        total: number;
+                        entries: {
+                            /** @description `operation-…`, `refund-…`, `event-…` or `finding-…`. */
+                            entry: string;
+                            /** @enum {unknown} */
+                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "unknown_object";
+                            title: string;
+                            means: string;
+                            /** @description What the buyer was charged. */
+                            charged: string;
+                            /** Format: date-time */
+                            since: string;
+                            ageMs: number;
+                            operation: {
+                                operation: string;
+                                /** @enum {unknown} */
+                                kind: "open" | "authorise" | "capture" | "refund";
+                                /** @enum {unknown} */
+                                state: "open" | "waiting" | "unknown" | "ending" | "done" | "refused" | "voided";
+                                attempts: number;
+                            } | null;
+                            refund: string | null;
+                            order: string | null;
+                            orderState: ("reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled") | null;
+                            event: string | null;
+                            seats: number[];
+                            /** @description As printed. */
+                            seatNames: string[];
+                            amount: number | null;
+                            currency: string | null;
+                            captured: number | null;
+                            refunded: number | null;
+                            object: string | null;
+                            says: string | null;
+                            actions: {
+                                /** @enum {unknown} */
+                                action: "look" | "give_back" | "accept" | "retry" | "settle" | "cancel_tickets" | "dismiss";
+                                label: string;
+                                does: string;
+                                /** @description It needs a note. */
+                                note: boolean;
+                            }[];
+                        }[];
+                        next: string | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decideOpenPayment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                entry: string;
+                action: "look" | "give_back" | "accept" | "retry" | "settle" | "cancel_tickets" | "dismiss";
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    note?: string;
+                } | null;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repeated: boolean;
+                        entry: {
+                            /** @description `operation-…`, `refund-…`, `event-…` or `finding-…`. */
+                            entry: string;
+                            /** @enum {unknown} */
+                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "unknown_object";
+                            title: string;
+                            means: string;
+                            /** @description What the buyer was charged. */
+                            charged: string;
+                            /** Format: date-time */
+                            since: string;
+                            ageMs: number;
+                            operation: {
+                                operation: string;
+                                /** @enum {unknown} */
+                                kind: "open" | "authorise" | "capture" | "refund";
+                                /** @enum {unknown} */
+                                state: "open" | "waiting" | "unknown" | "ending" | "done" | "refused" | "voided";
+                                attempts: number;
+                            } | null;
+                            refund: string | null;
+                            order: string | null;
+                            orderState: ("reserved" | "authorised" | "confirmed" | "paid" | "voiding" | "closed" | "cancelled") | null;
+                            event: string | null;
+                            seats: number[];
+                            /** @description As printed. */
+                            seatNames: string[];
+                            amount: number | null;
+                            currency: string | null;
+                            captured: number | null;
+                            refunded: number | null;
+                            object: string | null;
+                            says: string | null;
+                            actions: {
+                                /** @enum {unknown} */
+                                action: "look" | "give_back" | "accept" | "retry" | "settle" | "cancel_tickets" | "dismiss";
+                                label: string;
+                                does: string;
+                                /** @description It needs a note. */
+                                note: boolean;
+                            }[];
+                        } | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_entry, action_not_possible, payment_busy, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listFindings: {
+        parameters: {
+            query?: {
+                settled?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        ambiguous: number;
+                        refundsAtBank: number;
+                        findings: {
+                            finding: number;
+                            kind: string;
+                            /** @description The provider’s id of the payment; the order where there is none. */
+                            subject: string;
+                            order: string | null;
+                            object: string | null;
+                            says: string;
+                            detail: {
+                                [key: string]: unknown;
+                            };
+                            /** Format: date-time */
+                            firstSeenAt: string;
+                            /** Format: date-time */
+                            lastSeenAt: string;
+                            settledAt: string | null;
+                            settledBy: string | null;
+                            note: string | null;
+                        }[];
+                        lastRun: {
+                            /** Format: date-time */
+                            from: string;
+                            /** Format: date-time */
+                            to: string;
+                            /** Format: date-time */
+                            startedAt: string;
+                            finishedAt: string | null;
+                            counts: {
+                                [key: string]: number;
+                            };
+                        } | null;
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    settleFinding: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                finding: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    note: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        finding: number;
+                        /** @enum {boolean} */
+                        settled: true;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_finding, action_not_possible, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forgetBuyer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description E-mail address, or `sub:` and the name of your platform’s account. */
+                    buyer?: string;
+                    /** @description Instead: any order of the buyer. */
+                    order?: string;
+                    /** @description true: also where tickets of the buyer are still to be used. They stay valid and bear no name. */
+                    nameless?: boolean;
+                    /** @description The code that the same request without it was answered with. Without it nothing happens. */
+                    confirmation?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: string[];
+                        events: string[];
+                        erased: {
+                            buyers: number;
+                            browsers: number;
+                            cards: number;
+                            letters: number;
+                            mailsOwed: number;
+                            exceptions: number;
+                            words: number;
+                            counts: number;
+                        };
+                        kept: {
+                            orders: number;
+                            amounts: {
+                                currency: string;
+                                paid: number | null;
+                                refunded: number;
+                            }[];
+                            tickets: number;
+                            validTickets: number;
+                            refunds: number;
+                            entries: number;
+                            auditEntries: number;
+                            payments: string[];
+                        };
+                        confirmation?: string;
+                        confirmWithinMs?: number;
+                    };
+                };
+            };
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        orders: string[];
+                        events: string[];
+                        erased: {
+                            buyers: number;
+                            browsers: number;
+                            cards: number;
+                            letters: number;
+                            mailsOwed: number;
+                            exceptions: number;
+                            words: number;
+                            counts: number;
+                        };
+                        kept: {
+                            orders: number;
+                            amounts: {
+                                currency: string;
+                                paid: number | null;
+                                refunded: number;
+                            }[];
+                            tickets: number;
+                            validTickets: number;
+                            refunds: number;
+                            entries: number;
+                            auditEntries: number;
+                            payments: string[];
+                        };
+                        confirmation?: string;
+                        confirmWithinMs?: number;
+                    };
+                };
+            };
+            /** @description A refused request, such as invalid_field, unknown_buyer, unknown_order, buyer_needed, not_confirmed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listMails: {
+        parameters: {
+            query?: {
+                order?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        count: number;
+                        mails: {
+                            mail: string;
+                            order: string;
+                            event: string;
+                            what: string;
+                            /** @enum {unknown} */
+                            state: "due" | "sent" | "refused" | "not_needed";
+                            attempts: number;
+                            error: string | null;
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** Format: date-time */
+                            updatedAt: string;
+                            copyOf: string | null;
+                            nextAt: string | null;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getMail: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                mail: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        mail: string;
+                        order: string;
+                        event: string;
+                        what: string;
+                        /** @enum {unknown} */
+                        state: "due" | "sent" | "refused" | "not_needed";
+                        attempts: number;
+                        error: string | null;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                        copyOf: string | null;
+                        nextAt: string | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_mail */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sendMailAgain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                mail: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    copy?: boolean;
+                } | null;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        mail: string;
+                        /** @enum {string} */
+                        state: "due";
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_mail, mail_sent, mail_not_needed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        endpoints: {
+                            endpoint: string;
+                            url: string;
+                            event: string | null;
+                            happenings: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                            note: string | null;
+                            /** @enum {unknown} */
+                            state: "active" | "disabled" | "removed";
+                            disabledWhy: string | null;
+                            disabledAt: string | null;
+                            /** @description Since the last success. */
+                            failures: number;
+                            failingSince: string | null;
+                            restsUntil: string | null;
+                            createdBy: string;
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** @description Deliveries that it has not taken yet. */
+                            due: number;
+                            secrets: {
+                                /** Format: date-time */
+                                createdAt: string;
+                                until: string | null;
+                            }[];
+                        }[];
+                        happenings: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    addWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    url: string;
+                    /** @description Every event when absent. */
+                    event?: string;
+                    /** @description The event types that it is told of. */
+                    happenings?: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                    note?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        endpoint: string;
+                        url: string;
+                        event: string | null;
+                        happenings: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                        note: string | null;
+                        /** @enum {unknown} */
+                        state: "active" | "disabled" | "removed";
+                        disabledWhy: string | null;
+                        disabledAt: string | null;
+                        /** @description Since the last success. */
+                        failures: number;
+                        failingSince: string | null;
+                        restsUntil: string | null;
+                        createdBy: string;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** @description Deliveries that it has not taken yet. */
+                        due: number;
+                        secrets: {
+                            /** Format: date-time */
+                            createdAt: string;
+                            until: string | null;
+                        }[];
+                        /** @description The address was accepted although its name has no address now. */
+                        warning?: string;
+                        /** @description Shown this once. */
+                        secret: string;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    removeWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        endpoint: string;
+                        /** @enum {string} */
+                        state: "removed";
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_endpoint */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    url?: string;
+                    /** @description The event types that it is told of. */
+                    happenings?: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                    note?: string | null;
+                    /**
+                     * @description A disabled endpoint is sent nothing; what it is owed meanwhile follows when it is active again.
+                     * @enum {unknown}
+                     */
+                    state?: "active" | "disabled";
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        endpoint: string;
+                        url: string;
+                        event: string | null;
+                        happenings: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                        note: string | null;
+                        /** @enum {unknown} */
+                        state: "active" | "disabled" | "removed";
+                        disabledWhy: string | null;
+                        disabledAt: string | null;
+                        /** @description Since the last success. */
+                        failures: number;
+                        failingSince: string | null;
+                        restsUntil: string | null;
+                        createdBy: string;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** @description Deliveries that it has not taken yet. */
+                        due: number;
+                        secrets: {
+                            /** Format: date-time */
+                            createdAt: string;
+                            until: string | null;
+                        }[];
+                        /** @description The address was accepted although its name has no address now. */
+                        warning?: string;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_endpoint, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotateWebhookSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description How long the secrets before it count on; 86400000 (a day) when absent. */
+                    keepMs?: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        endpoint: string;
+                        url: string;
+                        event: string | null;
+                        happenings: ("order.confirmed" | "order.cancelled" | "order.closed_late" | "order.money_returned" | "refund.created" | "refund.succeeded" | "refund.failed" | "event.opened" | "event.paused" | "event.sold_out" | "event.closed" | "event.cancelled")[];
+                        note: string | null;
+                        /** @enum {unknown} */
+                        state: "active" | "disabled" | "removed";
+                        disabledWhy: string | null;
+                        disabledAt: string | null;
+                        /** @description Since the last success. */
+                        failures: number;
+                        failingSince: string | null;
+                        restsUntil: string | null;
+                        createdBy: string;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** @description Deliveries that it has not taken yet. */
+                        due: number;
+                        secrets: {
+                            /** Format: date-time */
+                            createdAt: string;
+                            until: string | null;
+                        }[];
+                        /** @description Shown this once. */
+                        secret: string;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_endpoint, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tryWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        delivery: string;
+                        /** @enum {string} */
+                        state: "due";
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_endpoint, endpoint_disabled */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listWebhookDeliveries: {
+        parameters: {
+            query?: {
+                state?: "due" | "delivered" | "failed" | "dropped";
+                before?: string;
+            };
+            header?: never;
+            path: {
+                endpoint: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        deliveries: {
+                            delivery: string;
+                            endpoint: string;
+                            event: string | null;
+                            what: string;
+                            /** @enum {unknown} */
+                            state: "due" | "delivered" | "failed" | "dropped";
+                            attempts: number;
+                            dueAt: string | null;
+                            /** Format: date-time */
+                            createdAt: string;
+                            /** Format: date-time */
+                            updatedAt: string;
+                            status: number | null;
+                            error: string | null;
+                            durationMs: number | null;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_endpoint */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getWebhookDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        delivery: string;
+                        endpoint: string;
+                        event: string | null;
+                        what: string;
+                        /** @enum {unknown} */
+                        state: "due" | "delivered" | "failed" | "dropped";
+                        attempts: number;
+                        dueAt: string | null;
+                        /** Format: date-time */
+                        createdAt: string;
+                        /** Format: date-time */
+                        updatedAt: string;
+                        status: number | null;
+                        error: string | null;
+                        durationMs: number | null;
+                        body: string;
+                        log: {
+                            attempt: number;
+                            /** Format: date-time */
+                            at: string;
+                            status: number | null;
+                            error: string | null;
+                            durationMs: number | null;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_delivery */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    repeatWebhookDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        delivery: string;
+                        /** @enum {string} */
+                        state: "due";
+                        /** @enum {unknown} */
+                        outcome: "owed" | "under_way" | "disabled";
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_delivery */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listActions: {
+        parameters: {
+            query?: {
+                /** @description Of this event only. */
+                event?: string;
+                /** @description 1 to 500; 100 when absent. */
+                limit?: string;
+                /** @description `next` of the page before; the newest page when absent. */
+                before?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        entries: {
+                            entry: number;
+                            /** Format: date-time */
+                            at: string;
+                            actor: string;
+                            action: string;
+                            event: string | null;
+                            detail: {
+                                [key: string]: unknown;
+                            };
+                        }[];
+                        next: number | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listDegraded: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        degraded: {
+                            /** @enum {unknown} */
+                            code: "loop_failing" | "clock" | "process_silent" | "role_missing" | "overdue";
+                            part: string;
+                            detail: string;
+                            remedy: string;
+                            since: string | null;
+                            count: number | null;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportEvent: {
+        parameters: {
+            query?: {
+                /** @description CSV: begin with the byte order mark that Excel needs. true when absent. */
+                bom?: "true" | "false";
+                codes?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                event: string;
+                /** @description orders.csv, tickets.json … */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv; charset=utf-8": string;
+                    "application/json; charset=utf-8": string;
+                    "application/x-ndjson; charset=utf-8": string;
+                };
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportAll: {
+        parameters: {
+            query?: {
+                /** @description CSV: begin with the byte order mark that Excel needs. true when absent. */
+                bom?: "true" | "false";
+                codes?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /** @description orders.csv, tickets.json … */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv; charset=utf-8": string;
+                    "application/json; charset=utf-8": string;
+                    "application/x-ndjson; charset=utf-8": string;
+                };
+            };
+            /** @description A refused request; `code` says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not possible now, or a fault of the server. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    checkIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the QR code shows. */
+                    code: string;
+                    /** @description What is entered here. A gate always names it: without it a ticket of any event is let in. */
+                    event?: string;
+                    gate?: string;
+                    /** @description A new text for each scan, the same one when its gate repeats the request: a repeat has the first answer again. */
+                    scan?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @enum {unknown} */
+                        result: "valid" | "used" | "revoked" | "undone" | "other_event" | "forged";
+                        /** @description Of `revoked` and `forged`. */
+                        why?: string;
+                        repeated?: boolean;
+                        /** Format: date-time */
+                        at?: string;
+                        gate?: string | null;
+                        /** @description The ticket type. */
+                        kind?: string;
+                        event?: string | null;
+                        eventName?: string | null;
+                        ticket?: string;
+                        seat?: {
+                            seat: number;
+                            section: string;
+                            row: string;
+                            number: string;
+                        } | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getEntries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        entered: number;
+                        tickets: number;
+                        /** @description Came in with a ticket that was not valid any more. */
+                        revoked: number;
+                        gates: {
+                            gate: string | null;
+                            entered: number;
+                            /** Format: date-time */
+                            lastAt: string;
+                        }[];
+                        doubleUses: {
+                            ticket: string;
+                            seat: {
+                                seat: number;
+                                section: string;
+                                row: string;
+                                number: string;
+                            } | null;
+                            uses: {
+                                /** Format: date-time */
+                                at: string;
+                                gate: string | null;
+                                actor: string;
+                            }[];
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    uploadScans: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    scans: {
+                        code: string;
+                        scan: string;
+                        gate?: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When it was scanned, by the gate’s clock.
+                         */
+                        at: string;
+                    }[];
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        event: string;
+                        scans: {
+                            scan: string;
+                            /** @enum {unknown} */
+                            result: "entered" | "double" | "revoked" | "undone" | "other_event" | "forged";
+                            /** Format: date-time */
+                            at: string;
+                            gate: string | null;
+                            ticket?: string;
+                            /** @description The scan was known before. */
+                            repeated?: boolean;
+                            seat?: {
+                                seat: number;
+                                section: string;
+                                row: string;
+                                number: string;
+                            } | null;
+                            why?: string;
+                            others?: {
+                                /** Format: date-time */
+                                at: string;
+                                gate: string | null;
+                                actor: string;
+                            }[];
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    undoCheckIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description What the QR code shows. */
+                    code?: string;
+                    /** @description Instead of the code; asks for `event`. */
+                    ticket?: string;
+                    event?: string;
+                    /**
+                     * Format: date-time
+                     * @description Of the check-in that was the mistake: a repeat of this request undoes no later one.
+                     */
+                    at?: string;
+                    reason: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @enum {string} */
+                        result: "undone";
+                        event: string;
+                        ticket: string;
+                        /** Format: date-time */
+                        at: string;
+                        gate: string | null;
+                        seat: {
+                            seat: number;
+                            section: string;
+                            row: string;
+                            number: string;
+                        } | null;
+                        next: {
+                            /** Format: date-time */
+                            at: string;
+                            gate: string | null;
+                        } | null;
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event, unknown_ticket, not_entered, invalid_request, invalid_field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTicketKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        publicKey: string;
+                        keys: {
+                            /** @description Hex: the four bytes of a code after its version. */
+                            keyId: string;
+                            /** @description Ed25519, PEM (SPKI). */
+                            publicKey: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getGateList: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `places`: where each seat is, by ranges of seat_no. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        format: string;
+                        event: string;
+                        eventNo: number;
+                        eventName: string;
+                        /** Format: date-time */
+                        asOf: string;
+                        publicKey: string;
+                        keys: {
+                            /** @description Hex: the four bytes of a code after its version. */
+                            keyId: string;
+                            /** @description Ed25519, PEM (SPKI). */
+                            publicKey: string;
+                        }[];
+                        revoked: string[];
+                        places: {
+                            [key: string]: unknown;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request, such as unknown_event */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

@@ -141,6 +141,8 @@ export async function main(argv: readonly string[]): Promise<number> {
     progress: say,
     fail,
     openArbiter: (db) => openArbiter(db, config(), runtime()),
+    webhookAddresses: () => config().webhooks,
+    dataDir: () => config().dataDir,
     namesAccounts: () => config().accountSecret !== undefined,
     redisServers: () => config().redis.servers.map(({ name }) => name),
     openDatabase,
@@ -150,7 +152,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerCodeCommands(program, organising);
   registerLimitCommands(program, organising);
   registerBuyerCommands(program, organising);
-  registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
+  registerExportCommand(program, { ...organising, openDatabase });
   registerRefundCommands(program, organising);
   registerPaymentCommands(program, organising);
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
@@ -159,8 +161,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
   registerMailCommands(program, organising);
-  registerTicketCommands(program, { ...organising, dataDir: () => config().dataDir });
-  registerWebhookCommands(program, { ...organising, addresses: () => config().webhooks });
+  registerTicketCommands(program, organising);
+  registerWebhookCommands(program, organising);
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 
   try {

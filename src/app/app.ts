@@ -13,14 +13,9 @@ import { createAccountTokens } from '../http/account-token.ts';
 import { createClientAddresses } from '../http/client-address.ts';
 import type { HttpDeps } from '../http/deps.ts';
 import { registerMailbox } from '../http/mailbox.ts';
-import { registerOrganiser } from '../http/organiser.ts';
-import { registerOrganiserBackground } from '../http/organiser-background.ts';
-import { registerOrganiserBuyers } from '../http/organiser-buyers.ts';
-import { registerOrganiserEntry } from '../http/organiser-entry.ts';
+import { registerGates, registerOrganiser } from '../http/organiser.ts';
 import { registerOrganiserExports } from '../http/organiser-exports.ts';
-import { registerOrganiserMails } from '../http/organiser-mails.ts';
 import { createOrganiserSessions } from '../http/organiser-sessions.ts';
-import { registerOrganiserWebhooks } from '../http/organiser-webhooks.ts';
 import { createPathMeter } from '../http/path-meter.ts';
 import { createPlanDesk } from '../http/plan-desk.ts';
 import { buildServer, type App as Scope } from '../http/server.ts';
@@ -367,6 +362,8 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
     published: published.get,
     arbiter,
     refundServices,
+    ticketKeys,
+    webhookAddresses: config.webhooks,
     redisServers: settings.servers.map(({ name }) => name),
   };
   const organisers = createOrganiserSessions(organiserDeps);
@@ -375,17 +372,11 @@ async function assemble(config: Config, options: AppOptions, shutdown: Shutdown)
   const gates = createOrganiserSessions({ ...organiserDeps, db });
   const server = await buildServer({ ...deps, pathMeter }, [
     organisers.guarding((scope) => registerOrganiser(scope, organiserDeps)),
-    organisers.guarding((scope) => registerOrganiserBackground(scope, { db })),
-    organisers.guarding((scope) => registerOrganiserMails(scope, organiserDeps)),
-    organisers.guarding((scope) =>
-      registerOrganiserWebhooks(scope, { ...organiserDeps, addresses: config.webhooks }, signedIn),
-    ),
-    organisers.guarding((scope) => registerOrganiserBuyers(scope, organiserDeps, signedIn)),
     organisers.guarding((scope) => {
       const exporting = { ...organiserDeps, url: databaseUrl, dataDir: config.dataDir, ticketKey };
       registerOrganiserExports(scope, exporting, signedIn);
     }),
-    gates.guarding((scope) => registerOrganiserEntry(scope, { db, events, ticketKeys }, gates.require)),
+    gates.guarding(async (scope) => registerGates(scope, { ...organiserDeps, db })),
     (scope) => registerTicketDocument(scope, { ...deps, ticketDocument: documents.ofOrder }),
     ...(config.mail.mailbox ? [(scope: Scope) => registerMailbox(scope, { db, signedIn })] : []),
   ]);

@@ -10,6 +10,7 @@ import { createSalesRecord } from '../orders/orders-record.ts';
 import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
 import { type CliContext, cliActor } from './context.ts';
+import { keyringOf } from './ticket-keyring.ts';
 
 /** The refusal of an operation: the problem document of the API. */
 export interface Refusal {
@@ -18,16 +19,24 @@ export interface Refusal {
   [extra: string]: unknown;
 }
 
+export interface CallOptions {
+  /** Lines to add to the sentence of a refusal. */
+  more?: (refusal: Refusal) => readonly string[];
+  /** The idempotency key; a new one when absent. */
+  key?: string;
+  /** Codes of refusals after which the exit code stays 0. */
+  harmless?: readonly string[];
+}
+
 /**
  * Runs an operation in process, with the checks and the sentences of the API. Returns its answer; null after a refusal, which
- * has been printed and makes the exit code 1. `more` adds lines to its sentence; `key` is the idempotency key, a new one when
- * absent.
+ * has been printed and makes the exit code 1.
  */
 export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
-  { more = () => [], key }: { more?: (refusal: Refusal) => readonly string[]; key?: string } = {},
+  { more = () => [], key, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
   const { db, close } = await context.openDatabase();
   const { deps, closeOpened } = operateDeps(context, db);
@@ -36,7 +45,8 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
     if (status < 400) return body as OutputOf<One>;
     const refusal = body as Refusal;
-    context.fail([refusal.detail, ...more(refusal)].join('\n'));
+    const say = harmless.includes(refusal.code) ? context.print : context.fail;
+    say([refusal.detail, ...more(refusal)].join('\n'));
     return null;
   } finally {
     await closeOpened();
@@ -73,6 +83,8 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
       publish: ({ event, ...command }) => publishEvent(db, event, command),
       prepareReplan: (event, plan) => prepareReplan(db, event, plan),
     },
+    ticketKeys: () => keyringOf(context, db),
+    webhookAddresses: context.webhookAddresses(),
     published: () => ({ counts: null, status: null }),
     redisServers: known.length > 0 ? known : null,
     namesAccounts: context.namesAccounts(),

@@ -1,4 +1,5 @@
 import { createEvents, type Events } from '../catalogue/events.ts';
+import type { AddressRule } from '../fulfilment/webhook-addresses.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
@@ -15,6 +16,10 @@ export interface CliContext {
   redisServers(): readonly string[];
   /** ONSALE_ACCOUNT_SECRET is set here. */
   namesAccounts(): boolean;
+  /** Where webhooks may go. */
+  webhookAddresses(): AddressRule;
+  /** Folder with the keys of this installation. */
+  dataDir(): string;
   clock: Clock;
   random: Random;
   print(text: string): void;

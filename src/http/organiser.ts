@@ -1,22 +1,28 @@
 import type { FastifyInstance } from 'fastify';
 import type { Events } from '../catalogue/events.ts';
+import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
+import type { AddressRule } from '../fulfilment/webhook-addresses.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import { blockOperations } from '../operate/blocks.ts';
+import { buyerOperations } from '../operate/buyers.ts';
 import { cancellationOperations } from '../operate/cancellation.ts';
 import { codeOperations } from '../operate/codes.ts';
 import type { OperateDeps, RefundServices } from '../operate/deps.ts';
+import { entryOperations } from '../operate/entry.ts';
 import { eventOperations } from '../operate/events.ts';
 import { limitsOperations } from '../operate/limits.ts';
+import { mailOperations } from '../operate/mails.ts';
 import { paymentOperations } from '../operate/payments.ts';
 import { planOperations } from '../operate/plans.ts';
 import { refundOperations } from '../operate/refunds.ts';
+import { webhookOperations } from '../operate/webhooks.ts';
+import { workOperations } from '../operate/work.ts';
 import type { Db } from '../postgres/db.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import type { ClientAddresses } from './client-address.ts';
-import { registerOrganiserAuditLog } from './organiser-audit-log.ts';
 import { registerOperations } from './organiser-operations.ts';
 import { registerPlanImport } from './organiser-plans.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
@@ -43,6 +49,8 @@ export interface OrganiserDeps {
   /** Blocks are claims like any other, and the arbiter receives sale decisions. */
   arbiter: Arbiter;
   refundServices: RefundServices;
+  ticketKeys: TicketKeyring;
+  webhookAddresses: AddressRule;
   /** Names of the configured Redis servers that partitions may be pinned to. Undefined means that any name is accepted. */
   redisServers?: readonly string[];
   /** A platform can name accounts. */
@@ -55,21 +63,27 @@ export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDe
   await sessions.register(root);
   await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
   const operations = [
-    ...[...eventOperations, ...planOperations, ...blockOperations],
-    ...[...codeOperations, ...limitsOperations, ...refundOperations],
-    ...[...cancellationOperations, ...paymentOperations],
+    ...[...eventOperations, ...planOperations, ...blockOperations, ...codeOperations, ...limitsOperations],
+    ...[...refundOperations, ...cancellationOperations, ...paymentOperations, ...buyerOperations],
+    ...[...mailOperations, ...webhookOperations, ...workOperations],
   ];
   registerOperations<OperateDeps>(root, operations, operateDeps(deps), sessions.require);
-  registerOrganiserAuditLog(root, deps, sessions.require);
+}
+
+/** Routes of gates. `deps.db` is that of the buyers, so that gates do not wait behind a plan that is being published. */
+export function registerGates(root: FastifyInstance, deps: OrganiserDeps): void {
+  const sessions = createOrganiserSessions(deps);
+  registerOperations<OperateDeps>(root, entryOperations, operateDeps(deps), sessions.require);
 }
 
 function operateDeps(deps: OrganiserDeps): OperateDeps {
-  const { arbiter, planDesk, published, refundServices, redisServers = null } = deps;
+  const { arbiter, planDesk, published, refundServices, ticketKeys, redisServers = null } = deps;
   return {
     ...deps,
     redisServers,
     openArbiter: async () => arbiter,
     openRefunds: async () => refundServices,
+    ticketKeys: async () => ticketKeys,
     planWork: planDesk,
     published: (event) => ({
       counts: jsonOf(published(event, 'counts')),

@@ -5,6 +5,8 @@ import type { CancelEvent } from '../checkout/cancel-event.ts';
 import type { OperatorDesk } from '../checkout/operator-desk.ts';
 import type { Refunds } from '../checkout/refunds.ts';
 import type { Reversals } from '../checkout/reversals.ts';
+import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
+import type { AddressRule } from '../fulfilment/webhook-addresses.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { CancellationRecord } from '../orders/cancellations.ts';
 import type { EventRecord, SalesRecord } from '../orders/record.ts';
@@ -27,6 +29,9 @@ export interface OperateDeps {
   published(event: string): { counts: CountsObject | null; status: StatusObject | null };
   /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */
   redisServers: readonly string[] | null;
+  /** All keys that ticket codes of this installation are signed with. */
+  ticketKeys(): Promise<TicketKeyring>;
+  webhookAddresses: AddressRule;
   /** A platform can name accounts (ONSALE_ACCOUNT_SECRET). */
   namesAccounts: boolean;
   clock: Clock;

@@ -8,7 +8,7 @@ import { impossible } from '../core/outcome.ts';
 import { phases } from '../core/phase.ts';
 import { type BuyerKind, presaleFault, priceFault } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
-import { audit } from '../orders/audit.ts';
+import { logAction } from '../orders/action-log.ts';
 import { eventSettingsDefault } from '../orders/record.ts';
 import { CountsSchema, StatusSchema } from '../read-path/published.ts';
 import type { OperateDeps } from './deps.ts';
@@ -92,7 +92,7 @@ export const createEvent = operation({
     if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'created');
     if (outcome.kind === 'partitions_refused')
       throw fieldFault(`/partitions${outcome.place}`, outcome.sentence);
-    await audit(deps.db, { actor, action: 'create', event: outcome.event.eventNo });
+    await logAction(deps.db, { actor, action: 'create', event: outcome.event.eventNo });
     return eventView(outcome.event);
   },
 });

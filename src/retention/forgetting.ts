@@ -123,6 +123,8 @@ const whys: Record<Unforgettable, string> = {
 };
 
 /** Why nothing was forgotten, for people: one line for each order. */
-export function unforgettableLines(outcome: ForgetOutcome & { kind: 'refused' }): string[] {
-  return outcome.orders.map(({ order, event, why }) => `order ${order} of ${event} ${whys[why]}`);
+export function unforgettableLines({
+  orders,
+}: Pick<ForgetOutcome & { kind: 'refused' }, 'orders'>): string[] {
+  return orders.map(({ order, event, why }) => `order ${order} of ${event} ${whys[why]}`);
 }

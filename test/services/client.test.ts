@@ -57,6 +57,33 @@ describe('a client generated from the API document', () => {
     }
   });
 
+  test('every operation has an id, a described success and its problems', async () => {
+    const document = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
+      paths: Record<string, Record<string, { operationId?: string; responses: Record<string, unknown> }>>;
+    };
+    const operations = Object.entries(document.paths).flatMap(([route, methods]) =>
+      Object.entries(methods).map(([method, one]) => ({ name: `${method.toUpperCase()} ${route}`, ...one })),
+    );
+    const ids = operations.map(({ operationId }) => operationId);
+    assert.deepEqual(
+      operations
+        .filter(({ operationId }) => !/^[a-z][A-Za-z]+$/.test(operationId ?? ''))
+        .map(({ name }) => name),
+      [],
+      'operations without an id',
+    );
+    assert.equal(new Set(ids).size, ids.length, 'ids are unique');
+    const unclear = operations.filter(({ responses }) => {
+      const success = Object.entries(responses).find(([status]) => status.startsWith('2'));
+      const problem = JSON.stringify(responses['4XX'] ?? {});
+      return !success || !problem.includes('application/problem+json');
+    });
+    assert.deepEqual(
+      unclear.map(({ name }) => name).filter((name) => !/ \/(healthz|api\/events)$/.test(name)),
+      [],
+    );
+  });
+
   test('buys a ticket', async () => {
     const buyer = createClient<paths>({ baseUrl: app.url });
     buyer.use(cookieJar());
@@ -93,5 +120,33 @@ describe('a client generated from the API document', () => {
       bought?.tickets.map(({ seat }) => seat.seat),
       held.data.seats.map(({ seat }) => seat),
     );
+  });
+
+  test('runs a sale: signs in, creates an event, publishes and opens it, reads its figures', async () => {
+    const onsale = createClient<paths>({ baseUrl: app.url });
+    onsale.use(cookieJar());
+    const signedIn = await onsale.POST('/api/organiser/sessions', { body: app.app.organiser });
+    assert.ok(signedIn.data, signedIn.error?.detail);
+    const plan = (await onsale.GET('/api/organiser/plans')).data?.plans[0];
+    assert.ok(plan);
+    const prices = Object.fromEntries(plan.report.categories.map(({ name }) => [name, 4_900]));
+    const body = { name: 'A concert', plan: plan.plan, currency: 'EUR', prices };
+    const refused = await onsale.POST('/api/organiser/events', { body: { ...body, name: ' ' } });
+    assert.deepEqual([refused.error?.code, refused.error?.field], ['invalid_field', '/name']);
+    const { data: draft } = await onsale.POST('/api/organiser/events', { body });
+    assert.ok(draft);
+    const params = { path: { event: draft.id } };
+    const published = await onsale.POST('/api/organiser/events/{event}/publish', { params });
+    assert.equal(published.data?.seats, plan.report.seats, published.error?.detail);
+    const opened = await onsale.PATCH('/api/organiser/events/{event}/on-sale', {
+      params,
+      body: {
+        expectedVersion: (await onsale.GET('/api/organiser/events/{event}', { params })).data!.version,
+        phase: 'open',
+      },
+    });
+    assert.equal(opened.data?.phase, 'open', opened.error?.detail);
+    const figures = await onsale.GET('/api/organiser/events/{event}/figures', { params });
+    assert.deepEqual([figures.data?.taken, figures.data?.sold], [0, []]);
   });
 });

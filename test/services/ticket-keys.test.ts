@@ -127,9 +127,9 @@ describe('tickets of an earlier key', () => {
   test('the command line lets in by each key of the installation, whichever its data folder has', async () => {
     const enter = (code: string, dir: string) => onsale(['ticket', 'checkin', code, '--json'], env(dir));
     const [empty, strange] = [path.join(app.dataDir, 'empty'), path.join(app.dataDir, 'stranger')];
-    assert.equal(JSON.parse((await enter(sold[4]!, lostDir)).out).kind, 'valid');
-    assert.equal(JSON.parse((await enter(soldLater[4]!, empty)).out).kind, 'used');
-    assert.equal(JSON.parse((await enter(soldLater[5]!, strange)).out).kind, 'valid');
+    assert.equal(JSON.parse((await enter(sold[4]!, lostDir)).out).result, 'valid');
+    assert.equal(JSON.parse((await enter(soldLater[4]!, empty)).out).result, 'used');
+    assert.equal(JSON.parse((await enter(soldLater[5]!, strange)).out).result, 'valid');
     const refused = await enter(stranger, strange);
     assert.deepEqual([refused.code, JSON.parse(refused.out).why], [1, 'other_key']);
     const out = path.join(app.dataDir, 'tickets.csv');

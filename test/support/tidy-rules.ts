@@ -402,7 +402,7 @@ function proseOf({ path: name, text }: SourceFile): { line: number; words: strin
     const blanked = text.replace(/^```[\s\S]*?^```/gm, (code) => code.replace(/[^\n]/g, ''));
     return blanked.split('\n').map((line, i) => ({ line: i + 1, words: withoutCode(line) }));
   }
-  if (!/\.(?:ts|tsx|mjs|sql|lua)$/.test(name) || generated.includes(name)) return [];
+  if (!/\.(?:ts|tsx|mjs|sql|lua)$/.test(name) || name === dumped) return [];
   return text.split('\n').flatMap((line, i) => {
     const comment = /^\s*(?:\/\/|\/\*\*?|\*|--)\s(.*)$/.exec(line);
     return comment ? [{ line: i + 1, words: withoutCode(comment[1]!) }] : [];

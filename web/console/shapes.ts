@@ -1,6 +1,8 @@
 import type { PlanProblem, PlanReport } from '../../src/core/plan-report.ts';
 import type { getCancellation } from '../../src/operate/cancellation.ts';
+import type { checkIn, getEntries } from '../../src/operate/entry.ts';
 import type { changeOnSale, getEventControls } from '../../src/operate/events.ts';
+import type { getMail } from '../../src/operate/mails.ts';
 import type { OutputOf } from '../../src/operate/operation.ts';
 import type { listOpenPayments } from '../../src/operate/payments.ts';
 import type { listPlans } from '../../src/operate/plans.ts';
@@ -22,37 +24,8 @@ export type CancellationProgress = OutputOf<typeof getCancellation>;
 /** An entry of the operator's list. */
 export type OpenPayment = OutputOf<typeof listOpenPayments>['entries'][number];
 
-export interface MailSheet {
-  mail: string;
-  order: string;
-  event: string;
-  what: string;
-  state: 'due' | 'sent' | 'refused' | 'not_needed';
-  attempts: number;
-  error: string | null;
-  createdAt: string;
-  copyOf: string | null;
-  /** Time of the next attempt. Null if there is no automatic one. */
-  nextAt: string | null;
-}
-
-export interface EntryPlace {
-  section: string;
-  row: string;
-  number: string;
-}
-
-export interface EntrySums {
-  entered: number;
-  tickets: number;
-  /** Came in with a ticket that was valid no more. */
-  revoked: number;
-  gates: { gate: string | null; entered: number; lastAt: string }[];
-  doubleUses: {
-    ticket: string;
-    seat: EntryPlace | null;
-    uses: { at: string; gate: string | null; actor: string }[];
-  }[];
-}
+export type Mail = OutputOf<typeof getMail>;
+export type EntrySums = OutputOf<typeof getEntries>;
+export type EntryPlace = Omit<NonNullable<OutputOf<typeof checkIn>['seat']>, 'seat'>;
 
 export type { PlanProblem, PlanReport };

@@ -1,8 +1,8 @@
 import type { EventId, EventNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Appends an operator's act to the audit log: who, what, to which event. No personal data of buyers. */
-export async function audit(
+/** Appends an operator's act to the log of actions: who, what, to which event. No personal data of buyers. */
+export async function logAction(
   db: Db,
   entry: { actor: string; action: string; event?: EventNo; detail?: Record<string, unknown> },
 ): Promise<void> {
@@ -13,9 +13,9 @@ export async function audit(
   );
 }
 
-export const auditPageMax = 500;
+export const actionPageMax = 500;
 
-export interface AuditEntry {
+export interface ActionEntry {
   /** Its number: ascending, with gaps. */
   entry: number;
   /** Epoch ms, by Postgres's clock. */
@@ -27,28 +27,28 @@ export interface AuditEntry {
   detail: Record<string, unknown>;
 }
 
-export interface AuditPage {
-  entries: AuditEntry[];
+export interface ActionPage {
+  entries: ActionEntry[];
   /** `before` of the next page. Null if this was the last one. */
   next: number | null;
 }
 
 /** The newest entries before an entry (the newest of all when null), up to `limit`: of one event, or of all. One snapshot. */
-export async function auditPage(
+export async function actionPage(
   db: Db,
   { event, before, limit }: { event: EventNo | null; before: number | null; limit: number },
-): Promise<AuditPage> {
+): Promise<ActionPage> {
   const text = `SELECT a.entry, a.at, a.actor, a.action, e.event_id AS event, a.detail
     FROM audit_log a LEFT JOIN events e USING (event_no)`;
   const bounds = [before ?? Number.MAX_SAFE_INTEGER, limit + 1];
   const found =
     event === null
-      ? await db.query<AuditEntry>(
+      ? await db.query<ActionEntry>(
           'audit_page',
           `${text} WHERE a.entry < $1::bigint ORDER BY a.entry DESC LIMIT $2`,
           bounds,
         )
-      : await db.query<AuditEntry>(
+      : await db.query<ActionEntry>(
           'audit_page_event',
           `${text} WHERE a.event_no = $3 AND a.entry < $1::bigint ORDER BY a.entry DESC LIMIT $2`,
           [...bounds, event],
