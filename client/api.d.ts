@@ -232,7 +232,7 @@ export interface paths {
         put?: never;
         /**
          * Hold seats
-         * @description Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold. Kinds price the answer; they are decided when the order is made, which names them again.
+         * @description Named `seats`, or the `best` available. All or nothing, and all within one of the event’s `partitions`. A repeat with the same Idempotency-Key answers the same hold. Ticket types price the answer; they are decided when the order is made, which names them again.
          */
         post: operations["holdSeats"];
         delete?: never;
@@ -293,7 +293,7 @@ export interface paths {
         put?: never;
         /**
          * Start paying for a hold
-         * @description From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says which kind of buyer each is for; those that it leaves out are full. With `total` nothing is ordered at another sum.
+         * @description From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says of which ticket type each is; those that it leaves out are full. With `total` nothing is ordered at another sum.
          */
         post: operations["createOrder"];
         delete?: never;

@@ -1,60 +1,12 @@
+import { linesOf, seatInfos } from '../booking/seat-lines.ts';
 import type { House } from '../catalogue/events.ts';
 import type { Hold } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
 import { operationsUnderWay } from '../core/order.ts';
-import { assert } from '../core/outcome.ts';
-import { fullKind, kindName, priceOf } from '../core/prices.ts';
-import type { SeatNo } from '../core/seat-map.ts';
-import { sectionNames } from '../core/section-names.ts';
-import type { EventRecord, MoneyOperation, Order, OrderLine } from '../orders/record.ts';
-import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
+import type { EventRecord, MoneyOperation, Order } from '../orders/record.ts';
+import type { HoldAnswer, OrderAnswer } from './api-types.ts';
 
 /** How holds and orders look to their buyer. */
-
-/** `kinds`: of each seat, in their order; all full when absent. */
-export function linesOf(
-  event: EventRecord,
-  house: House,
-  seats: readonly SeatNo[],
-  kinds: readonly string[] = [],
-): OrderLine[] {
-  return seats.map((seat, i) => {
-    const category = house.seats[seat]?.category;
-    const kind = kinds[i] ?? fullKind;
-    const price = category === undefined ? null : priceOf(event, category, kind);
-    assert(category !== undefined && price !== null, `seat ${seat} has a price`);
-    const name = kindName(event, kind);
-    return {
-      seat,
-      category,
-      kind,
-      ...(name === null ? {} : { kindName: name }),
-      price,
-      fee: event.settings.seatFee,
-    };
-  });
-}
-
-export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[] {
-  const names = sectionNames(house.layout);
-  return lines.map(({ seat, category, kind, kindName: name, price, fee }) => {
-    const facts = house.seats[seat];
-    assert(facts, `seat ${seat} belongs to the event`);
-    return {
-      seat,
-      guid: facts.seatGuid,
-      section: facts.sectionId,
-      sectionName: names.get(facts.sectionId) ?? facts.sectionId,
-      row: facts.row,
-      number: facts.label,
-      category,
-      kind,
-      ...(name === undefined ? {} : { kindName: name }),
-      price,
-      fee,
-    };
-  });
-}
 
 export interface HoldAnswerParts {
   hold: Hold;
@@ -62,7 +14,7 @@ export interface HoldAnswerParts {
   house: House;
   receipt: string;
   serverTime: number;
-  /** The ticket types of the wish that led to the hold. The hold itself does not store them. */
+  /** The ticket types of the selection that led to the hold. The hold itself does not store them. */
   kinds?: readonly string[];
   best?: { asAsked: boolean; note?: string };
 }

@@ -1,6 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { toString as qrText } from 'qrcode';
+import type { Booking } from '../booking/booking.ts';
+import { demandRights } from '../booking/rights.ts';
+import { linesOf, seatInfos } from '../booking/seat-lines.ts';
+import { checkKind } from '../booking/selection.ts';
 import type { House } from '../catalogue/events.ts';
 import type { PayOutcome } from '../checkout/outcomes.ts';
 import type { Hold } from '../core/hold.ts';
@@ -12,12 +16,10 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { EventRecord, Order, OrderLine } from '../orders/record.ts';
 import type { RefundState } from '../orders/refunds.ts';
 import type { Reversal } from '../orders/reversals.ts';
-import { iso, linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
+import { iso, orderAnswer, type PaymentNow, paymentNow } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
-import { createBestSeats } from './best-seats.ts';
 import { createBounds } from './bounds.ts';
 import { buyerOf } from './buyer-details.ts';
-import { findMine } from './buyer-holds.ts';
 import type { HttpDeps } from './deps.ts';
 import { createMyOrder } from './my-order.ts';
 import { problemOfClose, problemOfPay, problemOfReserve } from './outcomes.ts';
@@ -33,7 +35,6 @@ import {
   problemResponses,
   TicketsSchema,
 } from './schemas.ts';
-import { checkKind } from './seat-wish.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
@@ -42,10 +43,9 @@ const ticketsOverText =
   'The event was cancelled, and its tickets are not valid any more. What you paid goes back to the card you paid with.';
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
-export function registerOrders(app: App, deps: HttpDeps): void {
+export function registerOrders(app: App, deps: HttpDeps, booking: Booking): void {
   const { credentials, checkout, events, clock, timeZone, accessCodes } = deps;
   const visitors = createVisitors(deps);
-  const best = createBestSeats(deps);
   const bounds = createBounds(deps);
 
   const myOrder = createMyOrder(deps);
@@ -61,7 +61,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     const said = orderAnswer(order, event, house, { serverTime: clock.now(), timeZone }, payment);
     if (order.reason !== 'late_payment') return said;
     const seats = order.lines.map(({ seat }) => seat);
-    const near = best.nearest(event, house, { kind: 'seats', seats }, [], null);
+    const near = booking.nearest(event, house, { kind: 'seats', seats }, [], null);
     return { ...said, near: seatInfos(house, linesOf(event, house, near)) };
   }
 
@@ -93,7 +93,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         operationId: 'createOrder',
         summary: 'Start paying for a hold',
         description:
-          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says which kind of buyer each is for; those that it leaves out are full. With `total` nothing is ordered at another sum.',
+          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says of which ticket type each is; those that it leaves out are full. With `total` nothing is ordered at another sum.',
         params: HoldParams,
         body: OrderBody,
         response: { 200: OrderSchema, 201: OrderSchema, ...problemResponses },
@@ -103,7 +103,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const { buyer, account } = buyerOf(request.body.buyer);
       const visitor = visitors.of(request);
-      const { hold, event, id } = await findMine(deps, visitor, request.params.hold);
+      const { hold, event, id } = await booking.findHold(visitor, request.params.hold);
       const withSecret = async (order: Order): Promise<OrderAnswer> => ({
         ...(await answer(order)),
         secret: credentials.orderSecretOf(order.order),
@@ -122,7 +122,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         const before = await checkout.find(credentials.orderIdOf(id));
         if (before && before.lines.length > 0) return reply.code(200).send(await withSecret(before));
         const opened = await accessCodes.of(request, event);
-        accessCodes.demand(opened, event, needed);
+        demandRights(opened, event, needed);
         accessCode = opened.code?.id ?? null;
       }
       const { orderFee } = event.settings;

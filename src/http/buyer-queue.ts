@@ -1,3 +1,5 @@
+import { problemOfPhase } from '../booking/refusals.ts';
+import { demandRights } from '../booking/rights.ts';
 import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { allows } from '../core/phase.ts';
@@ -10,7 +12,6 @@ import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
 import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
-import { problemOfPhase } from './outcomes.ts';
 import { EventParams, PassBody, PassSchema, problemResponses, QueueTicketSchema } from './schemas.ts';
 import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
@@ -47,7 +48,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
       if (event.presale && allows(event.phase, 'join')) {
-        accessCodes.demand(await accessCodes.of(request, event), event, { ...noRights, presale: true });
+        demandRights(await accessCodes.of(request, event), event, { ...noRights, presale: true });
       }
       bounds.checkJoin(request, event, visitor);
       // One shard, strict order, unless the event asks for more.

@@ -9,6 +9,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import { createBooking } from '../booking/booking.ts';
 import { problem, problemCodes } from '../core/problems.ts';
 import { registerCodes } from './buyer-codes.ts';
 import { registerHolds } from './buyer-holds.ts';
@@ -77,8 +78,9 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   registerReads(app, deps);
   registerQueue(app, deps);
   registerCodes(app, deps);
-  registerHolds(app, deps);
-  registerOrders(app, deps);
+  const booking = createBooking(deps);
+  registerHolds(app, deps, booking);
+  registerOrders(app, deps, booking);
   await app.register(async (scope) => registerWebhooks(scope as App, deps));
   for (const group of groups) await app.register(async (scope) => group(scope as App));
   await registerPages(app, deps);

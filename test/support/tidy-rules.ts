@@ -66,6 +66,9 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
   'read-path': { uses: ['core', 'runtime'], types: ['postgres', 'inventory', 'orders', 'catalogue'] },
   audit: { uses: ['core', 'runtime', 'postgres', 'orders'], types: ['inventory'] },
   checkout: { uses: ['core', 'runtime', 'postgres', 'orders', 'audit'], types: ['inventory', 'payments'] },
+  booking: {
+    uses: ['core', 'runtime', 'inventory', 'waiting-room', 'orders', 'catalogue', 'read-path', 'checkout'],
+  },
   controller: {
     uses: ['core', 'runtime', 'postgres', 'redis', 'inventory', 'orders', 'read-path'],
     types: ['waiting-room', 'catalogue'],
@@ -101,7 +104,7 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
         'retention',
         'health',
       ],
-      ...['read-path', 'checkout', 'fulfilment', 'operate'],
+      ...['read-path', 'checkout', 'booking', 'fulfilment', 'operate'],
     ],
     types: ['inventory', 'payments', 'controller'],
   },

@@ -6,13 +6,16 @@ import type { Layout, SeatNo } from '../core/seat-map.ts';
 import type { Claim } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { isAvailable } from '../read-path/availability.ts';
-import type { HttpDeps } from './deps.ts';
-import type { Wish } from './seat-wish.ts';
+import type { PublishedReader } from '../read-path/published-reader.ts';
+import type { Random } from '../runtime/random.ts';
+import type { Selection } from './selection.ts';
 
-type Loose<Strict extends Wish> = Omit<Strict, 'kinds' | 'categories'> & { categories?: Wish['categories'] };
-type BestWish = Loose<Extract<Wish, { kind: 'best' }>>;
-/** The parts of a wish that say where to look. Without categories, all that are open to everybody are searched. */
-type Wished = BestWish | Loose<Extract<Wish, { kind: 'seats' }>>;
+type Loose<Strict extends Selection> = Omit<Strict, 'kinds' | 'categories'> & {
+  categories?: Selection['categories'];
+};
+type BestSelection = Loose<Extract<Selection, { kind: 'best' }>>;
+/** The parts of a selection that say where to look. Without categories, all that are open to everybody are searched. */
+type AnySelection = BestSelection | Loose<Extract<Selection, { kind: 'seats' }>>;
 
 /** Where not to look. */
 export interface Excluded {
@@ -22,7 +25,7 @@ export interface Excluded {
   partitions: ReadonlySet<PartitionNo>;
 }
 
-/** The seats to claim for a wish, and what to report about them. */
+/** The seats to claim for a selection, and what to report about them. */
 export interface Found {
   /** The partition of all the claim's candidates, so that one store decides about them. */
   partition: PartitionNo;
@@ -37,7 +40,13 @@ export interface BestSeats {
    * Searches this process's copy of the availability, which is seconds old; the arbiter decides. Null if there is nothing left
    * to try.
    */
-  find(event: EventRecord, house: House, wish: BestWish, excluded: Excluded, attempt: number): Found | null;
+  find(
+    event: EventRecord,
+    house: House,
+    selection: BestSelection,
+    excluded: Excluded,
+    attempt: number,
+  ): Found | null;
   /** Records a hold that this process granted. The published bits include it seconds later. */
   granted(event: EventRecord, seats: readonly SeatNo[]): void;
   /**
@@ -47,7 +56,7 @@ export interface BestSeats {
   nearest(
     event: EventRecord,
     house: House,
-    wish: Wished,
+    selection: AnySelection,
     taken: readonly SeatNo[],
     within: PartitionNo | null,
   ): readonly SeatNo[];
@@ -60,10 +69,10 @@ const notes = {
 } as const;
 /**
  * Searching a large house takes milliseconds, and in a rush hundreds of buyers ask within the two seconds
- * that one published state lasts. Buyers with the same wish share this many searches, each of which has its
+ * that one published state lasts. Buyers with the same selection share this many searches, each of which has its
  * own spread.
  */
-const searchesPerWish = 32;
+const searchesPerSelection = 32;
 /** A shared search with fewer groups left is repeated without the seats that were taken meanwhile. */
 const groupsLeftMin = 4;
 /** The offers for this many rejected claims are kept until the next published state. */
@@ -90,27 +99,33 @@ interface Moment {
   offers: Map<string, readonly SeatNo[]>;
 }
 
-export function createBestSeats({ published, random }: Pick<HttpDeps, 'published' | 'random'>): BestSeats {
+export function createBestSeats({
+  published,
+  random,
+}: {
+  published: Pick<PublishedReader, 'get'>;
+  random: Random;
+}): BestSeats {
   const moments = new Map<EventNo, Moment>();
   const prepared = new WeakMap<Layout, ReturnType<typeof createHouse>>();
 
-  function preparedHouse({ layout }: House): ReturnType<typeof createHouse> {
-    let made = prepared.get(layout);
-    if (!made) {
-      made = createHouse(layout);
-      prepared.set(layout, made);
+  function preparedSeats({ layout }: House): ReturnType<typeof createHouse> {
+    let seats = prepared.get(layout);
+    if (!seats) {
+      seats = createHouse(layout);
+      prepared.set(layout, seats);
     }
-    return made;
+    return seats;
   }
 
   /**
    * On sale to this buyer and free as last published; before anything was (a first start), all may be tried: the arbiter
    * decides.
    */
-  function freeSeats(event: EventRecord, house: House, wish: Wished, excluded: Excluded) {
+  function freeSeats(event: EventRecord, house: House, selection: AnySelection, excluded: Excluded) {
     const bits = published.get(event.event, 'availability')?.bytes;
     const several = excluded.partitions.size > 0;
-    const open = new Set(wish.categories ?? categoriesFor(event, [], noRights));
+    const open = new Set(selection.categories ?? categoriesFor(event, [], noRights));
     return (seat: SeatNo): boolean =>
       (bits === undefined || isAvailable(bits, seat)) &&
       !excluded.seats.has(seat) &&
@@ -121,16 +136,16 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
   function search(
     event: EventRecord,
     house: House,
-    wish: BestWish,
+    selection: BestSelection,
     excluded: Excluded,
     widen: number,
   ): BestFound {
-    const { quantity, category, section } = wish;
-    return candidateGroups(preparedHouse(house), {
+    const { quantity, category, section } = selection;
+    return candidateGroups(preparedSeats(house), {
       quantity,
       category,
       section,
-      available: freeSeats(event, house, wish, excluded),
+      available: freeSeats(event, house, selection, excluded),
       spread: random.int(spreadSteps) / spreadSteps,
       max: holdLimits.groupsMax,
       widen,
@@ -149,34 +164,34 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
     return moment;
   }
 
-  function shared(event: EventRecord, house: House, wish: BestWish): BestFound {
+  function shared(event: EventRecord, house: House, selection: BestSelection): BestFound {
     const { gone, searches } = momentOf(event);
-    const { quantity, category, section, categories } = wish;
+    const { quantity, category, section, categories } = selection;
     const narrowed = categories && categories.length < Object.keys(event.prices).length ? categories : null;
-    const key = JSON.stringify([random.int(searchesPerWish), quantity, category, section, narrowed]);
+    const key = JSON.stringify([random.int(searchesPerSelection), quantity, category, section, narrowed]);
     const found = searches.get(key);
     const groups = found?.groups.filter((group) => !group.some((seat) => gone.has(seat))) ?? [];
     if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
       return { ...found, groups };
     }
-    const made = search(event, house, wish, { ...nowhere, seats: gone }, 1);
-    searches.set(key, made);
-    return made;
+    const fresh = search(event, house, selection, { ...nowhere, seats: gone }, 1);
+    searches.set(key, fresh);
+    return fresh;
   }
 
   return {
-    find(event, house, wish, excluded, attempt) {
+    find(event, house, selection, excluded, attempt) {
       const best =
         attempt === 1 && excluded.partitions.size === 0
-          ? shared(event, house, wish)
-          : search(event, house, wish, excluded, widenBy ** (attempt - 1));
+          ? shared(event, house, selection)
+          : search(event, house, selection, excluded, widenBy ** (attempt - 1));
       const note = best.note === 'split' || best.note === 'other_section' ? notes[best.note] : undefined;
       const described = { asAsked: note === undefined, ...(note ? { note } : {}) };
       if (best.units) {
         const { first, count } = best.units;
         const considered = Array.from({ length: count }, (_, i) => first + i);
         const start = random.int(count);
-        const claim: Claim = { kind: 'units', first, count, start, quantity: wish.quantity };
+        const claim: Claim = { kind: 'units', first, count, start, quantity: selection.quantity };
         return { partition: house.partitionOf(first), claim, considered, described };
       }
       const [first] = best.groups;
@@ -190,16 +205,16 @@ export function createBestSeats({ published, random }: Pick<HttpDeps, 'published
       const moment = momentOf(event);
       for (const seat of seats) moment.gone.add(seat);
     },
-    nearest(event, house, wish, taken, within) {
-      if (wish.kind === 'best') return [];
+    nearest(event, house, selection, taken, within) {
+      if (selection.kind === 'best') return [];
       const { gone, offers } = momentOf(event);
-      const key = JSON.stringify([wish.seats, taken, within, wish.categories]);
+      const key = JSON.stringify([selection.seats, taken, within, selection.categories]);
       const known = offers.get(key);
       if (known && !known.some((seat) => gone.has(seat))) return known;
       const partitions = within === null ? nowhere.partitions : allBut(house, within);
-      const free = freeSeats(event, house, wish, { seats: new Set(taken), partitions });
+      const free = freeSeats(event, house, selection, { seats: new Set(taken), partitions });
       const isFree = (seat: SeatNo): boolean => !gone.has(seat) && free(seat);
-      const offer = nearestFree(preparedHouse(house), wish.seats, isFree, wish.seats.length) ?? [];
+      const offer = nearestFree(preparedSeats(house), selection.seats, isFree, selection.seats.length) ?? [];
       if (offers.size < offersMax || known) offers.set(key, offer);
       return offer;
     },

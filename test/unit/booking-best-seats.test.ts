@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createBestSeats } from '../../src/booking/best-seats.ts';
+import { type AdmittedBuyer, type BookingDeps, createBooking } from '../../src/booking/booking.ts';
 import type { House } from '../../src/catalogue/events.ts';
 import { wholeHouse } from '../../src/catalogue/partitions.ts';
 import { assignSeatNos, planLayout, planSeats } from '../../src/core/plan-layout.ts';
-import { createBestSeats } from '../../src/http/best-seats.ts';
-import type { HttpDeps } from '../../src/http/deps.ts';
+import { noRights } from '../../src/core/prices.ts';
 import { type EventRecord, eventSettingsDefault } from '../../src/orders/record.ts';
 import { generateStadium } from '../../src/plans/generate.ts';
 import { importPlan } from '../../src/plans/import-plan.ts';
@@ -34,7 +35,7 @@ const wish = { kind: 'best', quantity: 2 } as const;
 const nothing = { seats: new Set<number>(), partitions: new Set<number>() };
 
 function bestAt(version: [number, number]) {
-  const published = { get: () => ({ bytes, version }) } as unknown as HttpDeps['published'];
+  const published = { get: () => ({ bytes, version }) } as unknown as BookingDeps['published'];
   return createBestSeats({ published, random: seededRandom(7) });
 }
 
@@ -97,4 +98,32 @@ test('best available: all candidates of a claim lie in one partition, and none i
     const found = best.find(event, apart, wish, { ...nothing, partitions: new Set([out]) }, 1);
     assert.equal(found?.partition, left);
   }
+});
+
+test('a seat that a hold took is not offered on the page of an order either: one search serves both', async () => {
+  const hold = { seats: [3, 4], partition: 0 };
+  const deps = {
+    arbiter: { hold: async () => ({ kind: 'granted', hold, repeated: false }) },
+    credentials: { holdIdOf: () => 'h', holdPlaceOf: () => null },
+    events: { house: async () => house },
+    published: { get: () => ({ bytes, version: [1, 1] }) },
+    clock: { monotonic: () => 0 },
+    random: seededRandom(7),
+  } as unknown as BookingDeps;
+  const booking = createBooking(deps);
+  const nearest = () => booking.nearest(event, house, { kind: 'seats', seats: [3, 4] }, [], null);
+  assert.deepEqual(nearest(), [3, 4]);
+  const buyer = {
+    pass: { visitor: 'v', expiresAt: 1_000 },
+    holder: async () => 'v',
+    opened: { rights: noRights, code: null, refused: null },
+    address: null,
+    isConnected: () => true,
+  } as unknown as AdmittedBuyer;
+  const selection = { seats: [{ seat: 3 }, { seat: 4 }] };
+  await booking.placeHold({ event, buyer, key: 'k', selection, replaces: null });
+  assert.ok(
+    nearest().every((seat) => seat !== 3 && seat !== 4),
+    String(nearest()),
+  );
 });

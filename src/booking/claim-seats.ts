@@ -1,24 +1,23 @@
 import type { House } from '../catalogue/events.ts';
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
-import type { Claim, HoldOutcome } from '../inventory/arbiter.ts';
+import type { Arbiter, Claim, HoldOutcome } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import { allBut, type BestSeats, type Found } from './best-seats.ts';
-import type { HttpDeps } from './deps.ts';
-import { acrossHeld, partitionOfSeats, sectionPartition, type Wish } from './seat-wish.ts';
+import { acrossHeld, partitionOfSeats, type Selection, sectionPartition } from './selection.ts';
 
 /** Best available: how often new candidates are drawn if all of the previous ones were taken. */
 const bestTriesMax = 4;
 
-export interface WishedClaim {
+export interface SeatRequest {
   event: EventRecord;
   house: House;
-  wish: Wish;
+  selection: Selection;
   visitor: Visitor;
   /** The partition of the hold to replace; the new hold has to be in the same one. Null if none is replaced. */
   held: PartitionNo | null;
-  /** The wish's hold id in that partition. */
+  /** The id of the hold in that partition. */
   idIn(partition: PartitionNo): HoldId;
   claim(partition: PartitionNo, what: Claim): Promise<HoldOutcome>;
 }
@@ -28,24 +27,24 @@ interface Claimed {
   found?: Found;
 }
 
-/** Turns a wish into claims. Each claim lies in one partition, and so is decided by one store. */
-export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestSeats }) {
+/** Turns selections into claims. Each claim lies in one partition, and so is decided by one store. */
+export function createSeatClaims(deps: { arbiter: Pick<Arbiter, 'find'>; best: BestSeats }) {
   const { arbiter, best } = deps;
-  /** Wishes for the best that are being claimed in a house of several partitions, by their id in the first. */
+  /** Selections of the best seats that are being claimed in a venue of several partitions, by their id in the first. */
   const underWay = new Map<HoldId, Promise<unknown>>();
 
-  async function claimBest(wished: WishedClaim): Promise<Claimed> {
-    const { event, house, wish, held, claim } = wished;
-    if (wish.kind !== 'best') throw new Error('a wish for the best');
+  async function claimBest(request: SeatRequest): Promise<Claimed> {
+    const { event, house, selection, held, claim } = request;
+    if (selection.kind !== 'best') throw new Error('a selection of the best');
     const gone = new Set<SeatNo>();
-    const asked = sectionPartition(wish, house);
+    const asked = sectionPartition(selection, house);
     if (held !== null && asked !== null && asked !== held) throw acrossHeld(held);
     const left = new Set(held === null ? [] : allBut(house, held));
     let away: HoldOutcome | null = null;
     for (let tries = 1; ; ) {
-      const found = best.find(event, house, wish, { seats: gone, partitions: left }, tries);
+      const found = best.find(event, house, selection, { seats: gone, partitions: left }, tries);
       // A store that does not respond may still have seats, so the outcome is not "taken".
-      if (!found) return { outcome: away ?? (await repeatedOrTaken(wished)) };
+      if (!found) return { outcome: away ?? (await repeatedOrTaken(request)) };
       const outcome = await claim(found.partition, found.claim);
       if (outcome.kind === 'retry' && house.partitions.length > 1) {
         // A buyer who asked for one section gets offers from others only if that section is known to be full.
@@ -64,13 +63,13 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
    * If the best seats may be in several partitions, a repeat must reach the partition that granted its first claim. That
    * partition returns the same hold, or reports that the request differs.
    */
-  async function claimBestAnywhere(wished: WishedClaim): Promise<Claimed> {
-    const id = wished.idIn(0);
+  async function claimBestAnywhere(request: SeatRequest): Promise<Claimed> {
+    const id = request.idIn(0);
     while (underWay.has(id)) await underWay.get(id)!.catch(() => {});
     const work = (async (): Promise<Claimed> => {
-      const past = await pastOf(wished);
-      if (!past) return await claimBest(wished);
-      return { outcome: await wished.claim(past.partition, { kind: 'seats', seats: past.seats }) };
+      const past = await pastOf(request);
+      if (!past) return await claimBest(request);
+      return { outcome: await request.claim(past.partition, { kind: 'seats', seats: past.seats }) };
     })();
     underWay.set(id, work);
     try {
@@ -80,7 +79,7 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
     }
   }
 
-  async function pastOf({ event, house, visitor, idIn }: WishedClaim): Promise<Hold | null> {
+  async function pastOf({ event, house, visitor, idIn }: SeatRequest): Promise<Hold | null> {
     const found = await Promise.all(
       house.partitions.map(({ partition }) =>
         arbiter.find(event.eventNo, partition, idIn(partition)).catch((error: unknown) => {
@@ -94,19 +93,19 @@ export function createHoldClaims(deps: Pick<HttpDeps, 'arbiter'> & { best: BestS
   }
 
   /** Nothing is left to try, but this may be the repeat of a claim that was granted earlier. */
-  async function repeatedOrTaken(wished: WishedClaim): Promise<HoldOutcome> {
-    const hold = await pastOf(wished);
+  async function repeatedOrTaken(request: SeatRequest): Promise<HoldOutcome> {
+    const hold = await pastOf(request);
     return hold ? { kind: 'granted', hold, repeated: true } : { kind: 'taken', seats: [] };
   }
 
   return {
-    async make(wished: WishedClaim): Promise<Claimed> {
-      const { event, house, wish, held, claim } = wished;
-      if (wish.kind === 'best') {
-        return house.partitions.length === 1 ? claimBest(wished) : claimBestAnywhere(wished);
+    async make(request: SeatRequest): Promise<Claimed> {
+      const { event, house, selection, held, claim } = request;
+      if (selection.kind === 'best') {
+        return house.partitions.length === 1 ? claimBest(request) : claimBestAnywhere(request);
       }
-      const partition = partitionOfSeats(wish.seats, event, house, held);
-      return { outcome: await claim(partition, { kind: 'seats', seats: wish.seats }) };
+      const partition = partitionOfSeats(selection.seats, event, house, held);
+      return { outcome: await claim(partition, { kind: 'seats', seats: selection.seats }) };
     },
   };
 }

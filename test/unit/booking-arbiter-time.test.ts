@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { claimPatienceMs, createArbiterTime } from '../../src/booking/arbiter-time.ts';
 import type { Hold } from '../../src/core/hold.ts';
-import { claimPatienceMs, createArbiterTime } from '../../src/http/arbiter-time.ts';
 
 function stage() {
   const clocks = { ours: 1_000, arbiters: 1_700_000_000_000 };

@@ -5,30 +5,34 @@ import { categoriesFor, fullKind, kindsIn, noRights, type Rights, rightsNeeded }
 import { problem } from '../core/problems.ts';
 import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { EventRecord } from '../orders/record.ts';
-import { linesOf, seatInfos } from './answers.ts';
-import type { SeatInfo } from './api-types.ts';
+import { linesOf, type SeatInfo, seatInfos } from './seat-lines.ts';
 
 /** A buyer's request for seats, checked against the house. */
-export type Wish = WishTerms &
+export type Selection = SelectionTerms &
   (
     | { kind: 'seats'; seats: SeatNo[] }
     | { kind: 'best'; quantity: number; category?: string; section?: string }
   );
 
-export interface WishTerms {
+export interface SelectionTerms {
   /** Ticket type of each seat of the hold, by ascending seat number. */
   kinds: string[];
   /** Categories that may be taken or offered: sold to all of these kinds, and open to this buyer. */
   categories: readonly string[];
 }
 
-export interface WishBody {
+export interface SelectionBody {
   seats?: { seat: number | string; kind?: string }[];
   best?: { quantity: number; category?: string; section?: string; kinds?: string[] };
 }
 
-/** `opened`: what this buyer's access code opens. Whether it has to open more is for `rightsOfWish`. */
-export function readWish(body: WishBody, event: EventRecord, house: House, opened: Rights = noRights): Wish {
+/** `opened`: what this buyer's access code opens. Whether it has to open more is for `rightsOfSelection`. */
+export function readSelection(
+  body: SelectionBody,
+  event: EventRecord,
+  house: House,
+  opened: Rights = noRights,
+): Selection {
   const { seats, best } = body;
   if ((seats === undefined) === (best === undefined)) {
     throw problem('invalid_field', {
@@ -36,15 +40,15 @@ export function readWish(body: WishBody, event: EventRecord, house: House, opene
       detail: 'Send either seats or best.',
     });
   }
-  const wish = seats ? namedSeats(seats, event, house) : bestWish(best!, event, house);
-  return { ...wish, categories: categoriesFor(event, wish.kinds, opened) };
+  const selection = seats ? namedSeats(seats, event, house) : bestSelection(best!, event, house);
+  return { ...selection, categories: categoriesFor(event, selection.kinds, opened) };
 }
 
-type Asked =
-  | Omit<Extract<Wish, { kind: 'seats' }>, 'categories'>
-  | Omit<Extract<Wish, { kind: 'best' }>, 'categories'>;
+type Unpriced =
+  | Omit<Extract<Selection, { kind: 'seats' }>, 'categories'>
+  | Omit<Extract<Selection, { kind: 'best' }>, 'categories'>;
 
-function namedSeats(asked: NonNullable<WishBody['seats']>, event: EventRecord, house: House): Asked {
+function namedSeats(asked: NonNullable<SelectionBody['seats']>, event: EventRecord, house: House): Unpriced {
   const seats: SeatNo[] = [];
   const kinds = new Map<SeatNo, string>();
   for (const [i, { seat, kind = fullKind }] of asked.entries()) {
@@ -68,7 +72,7 @@ function namedSeats(asked: NonNullable<WishBody['seats']>, event: EventRecord, h
   return { kind: 'seats', seats, kinds: seats.map((seat) => kinds.get(seat)!) };
 }
 
-function bestWish(best: NonNullable<WishBody['best']>, event: EventRecord, house: House): Asked {
+function bestSelection(best: NonNullable<SelectionBody['best']>, event: EventRecord, house: House): Unpriced {
   const { quantity, category, section, kinds = [] } = best;
   if (category !== undefined && !Object.hasOwn(event.prices, category)) {
     throw problem('invalid_field', {
@@ -110,25 +114,26 @@ export function checkKind(
   throw problem('invalid_field', { field, detail: `Sold here: ${sold.map((id) => `"${id}"`).join(', ')}.` });
 }
 
-/** The rights that an access code must give for this wish. */
-export function rightsOfWish(wish: Wish, event: EventRecord, house: House): Rights {
+/** The rights that an access code must give for this selection. */
+export function rightsOfSelection(selection: Selection, event: EventRecord, house: House): Rights {
   const presale = event.presale === true;
-  if (wish.kind === 'seats') {
-    const seats = wish.seats.map((seat, i) => ({
+  if (selection.kind === 'seats') {
+    const seats = selection.seats.map((seat, i) => ({
       category: house.seats[seat]!.category,
-      kind: wish.kinds[i]!,
+      kind: selection.kinds[i]!,
     }));
     return rightsNeeded(event, presale, seats);
   }
   // Where no category is named, it may be that only locked categories are left for these kinds.
   const all = Object.keys(event.prices).filter((name) =>
-    wish.kinds.every((kind) => kindsIn(event, name).includes(kind)),
+    selection.kinds.every((kind) => kindsIn(event, name).includes(kind)),
   );
-  const category = wish.category ?? (wish.categories.length === 0 ? all[0]! : wish.categories[0]!);
+  const category =
+    selection.category ?? (selection.categories.length === 0 ? all[0]! : selection.categories[0]!);
   return rightsNeeded(
     event,
     presale,
-    wish.kinds.map((kind) => ({ category, kind })),
+    selection.kinds.map((kind) => ({ category, kind })),
   );
 }
 
@@ -191,30 +196,34 @@ export function acrossHeld(held: PartitionNo, parts: { partition: PartitionNo; s
   });
 }
 
-/** The partition of the requested section. Null if the wish names none. */
-export function sectionPartition(wish: Wish, house: House): PartitionNo | null {
-  if (wish.kind !== 'best' || wish.section === undefined) return null;
-  const section = house.layout.sections.find(({ id }) => id === wish.section);
+/** The partition of the requested section. Null if the selection names none. */
+export function sectionPartition(selection: Selection, house: House): PartitionNo | null {
+  if (selection.kind !== 'best' || selection.section === undefined) return null;
+  const section = house.layout.sections.find(({ id }) => id === selection.section);
   const seat = section?.seats[0]?.[0];
   return seat === undefined ? null : house.partitionOf(seat);
 }
 
-export function seatCount(section: LayoutSection): number {
+function seatCount(section: LayoutSection): number {
   return section.seats.reduce((sum, [, count]) => sum + count, 0);
 }
 
-export function seatsOf(section: LayoutSection): SeatNo[] {
+function seatsOf(section: LayoutSection): SeatNo[] {
   return section.seats.flatMap(([first, count]) => Array.from({ length: count }, (_, i) => first + i));
 }
 
-/** Identifies a repeat of the same request: hashes the wish, but neither the pass nor the order in which seats were named. */
-export function requestHash(wish: Wish, replaces: string | undefined): string {
+/** Identifies a repeat of the same request: hashes the selection, but neither the pass nor the order in which seats were named. */
+export function requestHash(selection: Selection, replaces: string | null): string {
   const asked =
-    wish.kind === 'seats'
-      ? { seats: wish.seats }
-      : { quantity: wish.quantity, category: wish.category ?? null, section: wish.section ?? null };
-  const kinds = wish.kinds.some((kind) => kind !== fullKind) ? { kinds: wish.kinds } : {};
+    selection.kind === 'seats'
+      ? { seats: selection.seats }
+      : {
+          quantity: selection.quantity,
+          category: selection.category ?? null,
+          section: selection.section ?? null,
+        };
+  const kinds = selection.kinds.some((kind) => kind !== fullKind) ? { kinds: selection.kinds } : {};
   return createHash('sha256')
-    .update(JSON.stringify({ ...asked, ...kinds, replaces: replaces ?? null }))
+    .update(JSON.stringify({ ...asked, ...kinds, replaces }))
     .digest('base64url');
 }
