@@ -20,8 +20,8 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import { claimLeaseMs, type Standing } from './payments.ts';
 import type { Reversals } from './reversals.ts';
+import { claimLeaseMs, type Standing } from './steps.ts';
 
 export interface RefundsOptions {
   record: RefundRecord;

@@ -130,15 +130,20 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
     }
     paid = await buyer.pay(id, person.card);
   }
-  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way') {
+  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way' || isUnpaid(paid)) {
     if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
-    paid = await buyer.refresh(id);
+    // Nothing is under way: the payment never arrived, and is sent again under its key.
+    paid = isUnpaid(paid) ? await buyer.pay(id, person.card, key) : await buyer.refresh(id);
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
   const seats = basket.hold().seats.map(({ seat }) => seat);
   world.tally.bought(seats.length);
   world.onBought(id, seats);
   return 'bought';
+}
+
+function isUnpaid({ status, body }: { status: number; body: { state?: string } }): boolean {
+  return status === 200 && body.state === 'reserved';
 }
 
 /**

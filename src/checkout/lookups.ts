@@ -1,34 +1,13 @@
-import type { HoldId, OrderId } from '../core/hold.ts';
+import type { OrderId } from '../core/hold.ts';
 import type { Attention } from '../core/operator-list.ts';
 import type { OrderEnd } from '../core/order.ts';
 import { assert, impossible } from '../core/outcome.ts';
-import type { Arbiter } from '../inventory/arbiter.ts';
-import type { Claim, MoneyOperation, Order, SalesRecord } from '../orders/record.ts';
+import type { Claim, MoneyOperation, OperationStep, Order, SalesRecord } from '../orders/record.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
 import type { Logger } from '../runtime/log.ts';
-import { createEnding } from './ending.ts';
-import { createLateMoney } from './late-money.ts';
+import type { Ending } from './ending.ts';
 import { isForeign } from './reconcile-judge.ts';
-import {
-  answerOf,
-  believed,
-  createSteps,
-  fits,
-  isOpen,
-  type Standing,
-  type Steps,
-  type StepsOptions,
-} from './steps.ts';
-
-export interface PaymentsOptions extends StepsOptions {
-  record: SalesRecord;
-  provider: PaymentProvider;
-  arbiter: Pick<Arbiter, 'hold' | 'extend' | 'release'>;
-  lateHoldOf(order: OrderId): HoldId;
-  log: Logger;
-  /** Drives refunds. If undefined, none are started. */
-  refunds?: RefundDriver;
-}
+import { believed, fits, isOpen, type Standing, type Steps, type StepsOptions } from './steps.ts';
 
 /** Refunds are made elsewhere; their operations are due here, like all others. */
 export interface RefundDriver {
@@ -41,22 +20,34 @@ export interface RefundDriver {
   checked(order: OrderId): Promise<void>;
 }
 
-export { claimLeaseMs, type Standing } from './steps.ts';
+/** The steps of a purchase that touch money (checkout.ts). Each carries a claimed operation on as far as it gets. */
+export interface MoneySteps {
+  open(standing: Standing): Promise<Standing>;
+  authorise(standing: Standing): Promise<Standing>;
+  /** Applies the provider's state of the object to its authorisation. */
+  apply(standing: Standing, view: PaymentView): Promise<Standing>;
+  /** Writes down that the money is reserved. `late`: the order was closed, and its seats could not be asked for now. */
+  markAuthorised(
+    standing: Standing,
+    view: PaymentView,
+  ): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
+  confirm(standing: Standing): Promise<Standing>;
+  capture(standing: Standing, isOver: boolean, more?: { attention: Attention }): Promise<Standing>;
+  /** Applies the provider's state of the object to its capture. */
+  applyCapture(
+    standing: Standing,
+    view: PaymentView | null,
+    refusal: (ProviderAnswer & { kind: 'refused' }) | null,
+  ): Promise<Standing>;
+}
 
-/**
- * Money operations, from their row to the provider's last word. Every function takes an operation that this process has
- * claimed and carries on as far as it gets: authorise → confirm → capture, or → void. What stays open has a `due_at`.
- */
-export interface Payments {
+/** Payments whose state has to be looked up at the provider: after faults, after its events, at deadlines, days later. */
+export interface Lookups {
   claimOf: Claim;
-  newIds: Steps['newIds'];
-  newEndKey: Steps['newEndKey'];
-  /** Makes the call of an operation that was just begun. */
-  send(standing: Standing): Promise<Standing>;
-  /** Finds out how a claimed operation stands, then carries on. */
+  /** Finds out the state of a claimed operation, then carries on. What stays open has a `due_at`. */
   drive(operation: MoneyOperation): Promise<Standing>;
-  /** Cancels the object of a claimed operation that is `ending`. */
-  voidObject(standing: Standing): Promise<Standing>;
+  /** An object that is authorised although its deadline ended it. Null if the order cannot go on. */
+  cameLate(standing: Standing, view: PaymentView): Promise<Standing | null>;
   /** Checks money again that went back some days ago: the bank may have sent it back since. Returns the number of orders. */
   checkRefunds(): Promise<number>;
   /**
@@ -71,6 +62,17 @@ export interface Payments {
   inspectStray(object: string, types: readonly string[]): Promise<'done' | 'later' | 'unknown' | 'foreign'>;
 }
 
+export interface LookupsOptions extends Pick<StepsOptions, 'decided'> {
+  record: SalesRecord;
+  provider: PaymentProvider;
+  steps: Steps;
+  money: MoneySteps;
+  ending: Ending;
+  log: Logger;
+  /** Drives refunds. If undefined, none are started. */
+  refunds?: RefundDriver;
+}
+
 /**
  * A closed order's late money waits this many times for an arbiter that does not answer. Then it is voided.
  */
@@ -79,166 +81,10 @@ const lateTriesMax = 10;
 const checksAtOnce = 4;
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-export function createPayments(options: PaymentsOptions): Payments {
-  const { record, provider, arbiter, clock, log, decided, refunds } = options;
-  const steps = createSteps(options);
-  const { claimOf, newIds, newEndKey, surely, taken, park } = steps;
-  const { lateHoldOf } = options;
-  const late = createLateMoney({ record, arbiter, lateHoldOf, steps, clock, log });
-  const ending = createEnding({ record, provider, steps, log, cameLate });
+export function createLookups(options: LookupsOptions): Lookups {
+  const { record, provider, steps, money, ending, log, decided, refunds } = options;
+  const { claimOf, newIds, newEndKey, surely, park } = steps;
   const { end, voidObject } = ending;
-
-  // Open: the provider's object, before any money.
-
-  async function open({ order, operation }: Standing): Promise<Standing> {
-    const answer = await provider.open({
-      key: operation.key,
-      reference: order.order,
-      eventId: order.event,
-      amount: operation.amount,
-      currency: operation.currency,
-      description: `${order.event}: ${order.lines.length} seats`,
-      email: order.buyer.email,
-    });
-    if (answer.kind === 'unknown') {
-      // The key may replay this error for ever. An object without a known id is harmless, so another key may open another one.
-      const isStored = answer.reason === 'server_error' || answer.reason === 'conflict';
-      const newKey = isStored && operation.attempts % 2 === 0 ? newIds(order.order, 'open').key : undefined;
-      return park(operation, 'unknown', answer, { newKey });
-    }
-    const view = answer.view;
-    if (answer.kind === 'refused' || !view || !believed(view, order)) {
-      if (view)
-        log.error({ order: order.order, object: view.object }, 'an opened payment does not match its order');
-      return taken(() => record.refused(operation.operation, answerOf(answer)));
-    }
-    return taken(() => record.opened(operation.operation, view.object, answerOf(answer)));
-  }
-
-  // Authorise → confirm → capture.
-
-  async function authorise({ order, operation }: Standing): Promise<Standing> {
-    assert(
-      operation.instrument && operation.providerObject,
-      'an authorisation has an instrument and an object',
-    );
-    const { returnUrl, ...instrument } = operation.instrument;
-    const answer = await provider.authorise({
-      key: operation.key,
-      object: operation.providerObject,
-      instrument,
-      returnUrl,
-    });
-    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
-    if (answer.kind === 'refused') return taken(() => record.refused(operation.operation, answerOf(answer)));
-    return seen({ order, operation }, answer.view);
-  }
-
-  /** Applies the object's state to its authorisation. */
-  async function seen({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
-    if (!believed(view, order)) return disbelieved({ order, operation }, view);
-    switch (view.status) {
-      case 'authorised':
-        return reservedMoney({ order, operation }, view);
-      case 'captured':
-        // An operator captured the payment at the provider. As long as the order waits for its money, this pays it.
-        log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
-        // Money that was meanwhile given back at the provider pays for nothing.
-        if (view.captured === order.amount && view.refunded === 0)
-          return reservedMoney({ order, operation }, view);
-        return operation.state === 'ending'
-          ? voidObject({ order, operation })
-          : end({ order, operation }, 'payment_mismatch');
-      case 'waiting':
-        return park(operation, 'waiting', { kind: 'pending', view });
-      case 'new':
-        return taken(() =>
-          record.refused(operation.operation, { view, decline: view.decline ?? 'processing_error' }),
-        );
-      case 'cancelled':
-        return taken(() => record.voided(operation.operation, { view }));
-      case 'processing':
-        return park(operation, 'unknown', { kind: 'pending', view });
-      default:
-        return impossible(view.status, 'payment status');
-    }
-  }
-
-  async function reservedMoney(standing: Standing, view: PaymentView): Promise<Standing> {
-    const step = await late.authorised(standing, view);
-    if (step.kind === 'authorised') return confirm(step);
-    return step.kind === 'ending' ? voidObject(step) : step;
-  }
-
-  /** A wrong amount under our own reference is ended; an answer about something else says nothing about our payment. */
-  async function disbelieved({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
-    log.error({ order: order.order, object: view.object }, 'a payment does not match its order');
-    if (view.reference === order.order && operation.state !== 'ending')
-      return end({ order, operation }, 'payment_mismatch');
-    return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
-  }
-
-  async function confirm({ order, operation }: Standing): Promise<Standing> {
-    const { operation: capture, key: captureKey } = newIds(order.order, 'capture');
-    const ids = { capture, captureKey, endKey: newEndKey(order.order) };
-    const outcome = await surely(() => record.confirm(order.order, ids, claimOf));
-    switch (outcome.kind) {
-      case 'confirmed':
-        await decided(outcome);
-        return takeMoney(outcome, false);
-      case 'impossible':
-        await decided(outcome);
-        return voidObject(outcome);
-      case 'decided':
-        return { order: outcome.order, operation };
-      case 'unknown_order':
-        throw new Error(`order ${order.order} is gone`);
-      default:
-        return impossible(outcome, 'confirm');
-    }
-  }
-
-  /** Capture. P2 by structure: its row exists only because confirm wrote it. */
-  async function takeMoney(
-    { order, operation }: Standing,
-    isOver: boolean,
-    more?: { attention: Attention },
-  ): Promise<Standing> {
-    assert(operation.kind === 'capture' && operation.providerObject, 'a capture has an object');
-    const answer = await provider.capture({
-      key: operation.key,
-      object: operation.providerObject,
-      amount: operation.amount,
-    });
-    if (answer.kind === 'unknown') {
-      // The money is reserved but cannot be captured, and its time is over: the provider's answer is final.
-      if (isOver && answer.reason === 'conflict')
-        return taken(() => record.refused(operation.operation, answerOf(answer)));
-      return park(operation, 'unknown', answer, more);
-    }
-    return captureSeen({ order, operation }, answer.view, answer.kind === 'refused' ? answer : null);
-  }
-
-  async function captureSeen(
-    { order, operation }: Standing,
-    view: PaymentView | null,
-    refusal: (ProviderAnswer & { kind: 'refused' }) | null,
-  ): Promise<Standing> {
-    if (view && !believed(view, order)) {
-      return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
-    }
-    if (view?.status === 'captured') {
-      if (view.captured === operation.amount) return taken(() => record.captured(operation.operation, view));
-      // All of it was given back at the provider: nothing pays for the sale any more.
-      if (view.refunded >= view.captured) return taken(() => record.refused(operation.operation, { view }));
-      return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'captured_amount' });
-    }
-    if (refusal) return taken(() => record.refused(operation.operation, answerOf(refusal)));
-    if (view?.status === 'cancelled') return taken(() => record.refused(operation.operation, { view }));
-    return park(operation, 'unknown', view ? { kind: 'pending', view } : null);
-  }
-
-  // Finding out.
 
   async function drive(operation: MoneyOperation): Promise<Standing> {
     const order = await record.findOrder(operation.order);
@@ -250,10 +96,10 @@ export function createPayments(options: PaymentsOptions): Payments {
     }
     if (operation.state === 'ending') return ending.drive(standing);
     if (operation.kind === 'capture') return driveCapture(standing);
-    if (operation.state === 'done') return confirm(standing);
+    if (operation.state === 'done') return money.confirm(standing);
     // Uses the record's clock. This process's clock may be wrong by hours and would end a payment that is in time.
     const isLate = await record.isOverdue(order.order);
-    if (operation.kind === 'open') return isLate ? end(standing, 'not_paid_in_time') : open(standing);
+    if (operation.kind === 'open') return isLate ? end(standing, 'not_paid_in_time') : money.open(standing);
     return driveAuthorise(standing, isLate);
   }
 
@@ -269,9 +115,9 @@ export function createPayments(options: PaymentsOptions): Payments {
     if (isLate && (nothingYet || view.status === 'waiting' || view.status === 'processing')) {
       return end(standing, 'not_paid_in_time');
     }
-    if (!nothingYet || !believed(view, order)) return seen(standing, view);
+    if (!nothingYet || !believed(view, order)) return money.apply(standing, view);
     // Our request may never have arrived: the same key again brings its verdict.
-    return steps.isSpent(operation) ? steps.renew(standing) : authorise(standing);
+    return steps.isSpent(operation) ? steps.renew(standing) : money.authorise(standing);
   }
 
   async function driveCapture(standing: Standing): Promise<Standing> {
@@ -281,20 +127,21 @@ export function createPayments(options: PaymentsOptions): Payments {
     const window = await record.captureWindow(order.order);
     const more = window === 'open' ? undefined : ({ attention: 'capture_window' } as const);
     if (!view) return park(operation, 'unknown', answer, more);
-    if (view.status !== 'authorised' || !believed(view, order)) return captureSeen(standing, view, null);
+    if (view.status !== 'authorised' || !believed(view, order))
+      return money.applyCapture(standing, view, null);
     if (steps.isSpent(operation)) return steps.renew(standing);
-    return takeMoney(standing, window === 'over', more);
+    return money.capture(standing, window === 'over', more);
   }
 
   /** Authorised although its deadline ended it: an authorisation goes on by itself, a closed order's object by its last one. */
   async function cameLate({ order, operation }: Standing, view: PaymentView): Promise<Standing | null> {
     if (operation.kind === 'authorise')
-      return order.state === 'reserved' ? seen({ order, operation }, view) : null;
+      return order.state === 'reserved' ? money.apply({ order, operation }, view) : null;
     if (order.state !== 'closed' || operation.attempts > lateTriesMax || view.refunded > 0) return null;
     const last = (await record.operationsOf(order.order)).filter(({ kind }) => kind === 'authorise').at(-1);
     if (last?.providerObject !== view.object) return null;
-    const step = await late.authorised({ order, operation: last }, view);
-    if (step.kind === 'authorised') return confirm(step);
+    const step = await money.markAuthorised({ order, operation: last }, view);
+    if (step.kind === 'authorised') return money.confirm(step);
     return step.kind === 'late' ? park(operation, 'unknown', { kind: 'pending', view }) : null;
   }
 
@@ -369,7 +216,7 @@ export function createPayments(options: PaymentsOptions): Payments {
       await end({ order, operation: last }, (order.reason as OrderEnd | null) ?? 'capture_refused');
       return true;
     }
-    const now = await seen({ order, operation: last }, view);
+    const now = await money.apply({ order, operation: last }, view);
     return !('kind' in now && now.kind === 'late');
   }
 
@@ -419,10 +266,7 @@ export function createPayments(options: PaymentsOptions): Payments {
     }
   }
 
-  const send = (standing: Standing): Promise<Standing> =>
-    standing.operation.kind === 'open' ? open(standing) : authorise(standing);
-
-  return { claimOf, newIds, newEndKey, send, drive, voidObject, inspect, checkRefunds, inspectStray };
+  return { claimOf, drive, cameLate, inspect, checkRefunds, inspectStray };
 }
 
 function isCaptured(operations: readonly MoneyOperation[]): boolean {
