@@ -132,8 +132,8 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
   }
   while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way' || isUnpaid(paid)) {
     if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
-    // Nothing is under way: the payment never arrived, and is sent again under its key.
-    paid = isUnpaid(paid) ? await buyer.pay(id, person.card, key) : await buyer.refresh(id);
+    // Nothing is under way: the payment never arrived, and is sent again.
+    paid = isUnpaid(paid) ? await buyer.pay(id, person.card) : await buyer.refresh(id);
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
   const seats = basket.hold().seats.map(({ seat }) => seat);
