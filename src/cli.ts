@@ -1,7 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { registerCrowdCommand } from '../tools/crowd/command.ts';
 import { registerGamedayCommand } from '../tools/gameday/command.ts';
-import { openArbiter, StartProblem } from './app/app.ts';
+import { openArbiter } from './app/database.ts';
+import { StartProblem } from './app/runtime.ts';
 import { registerAuditCommand } from './cli/audit.ts';
 import { registerBuyerCommands } from './cli/buyer.ts';
 import { registerCodeCommands } from './cli/codes.ts';

@@ -21,7 +21,7 @@ import type { Loops } from '../runtime/loops.ts';
 import type { Shutdown } from '../runtime/shutdown.ts';
 import type { QueueStores } from '../waiting-room/queue-stores.ts';
 import type { AdmissionControl, WaitingRoom } from '../waiting-room/waiting-room.ts';
-import type { AppOptions } from './app.ts';
+import type { AppOptions } from './runtime.ts';
 import { openArbiters, openStoreWatch, type RedisStores, redisHoldsOf } from './stores.ts';
 
 /** The leader's part of the program: one controller for all events that this process leads, and the watch over Redis. */

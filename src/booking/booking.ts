@@ -1,38 +1,20 @@
-import type { Events, House } from '../catalogue/events.ts';
-import type { Checkout } from '../checkout/outcomes.ts';
-import type { EventNo, Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
+import type { House } from '../catalogue/events.ts';
+import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { type Problem, problem } from '../core/problems.ts';
-import type { AddressQuota, Arbiter, Claim, HoldOutcome } from '../inventory/arbiter.ts';
-import type { Cooldowns } from '../orders/cooldowns.ts';
+import type { AddressQuota, Claim, HoldOutcome } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
-import type { PublishedReader } from '../read-path/published-reader.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { AdmissionPass, Credentials } from '../waiting-room/credentials.ts';
+import type { AdmissionPass } from '../waiting-room/credentials.ts';
 import { claimPatienceMs, createArbiterTime } from './arbiter-time.ts';
 import { type BestSeats, createBestSeats, type Found } from './best-seats.ts';
 import { createSeatClaims } from './claim-seats.ts';
+import type { BookingDeps } from './deps.ts';
 import { createHolds, type Holds } from './holds.ts';
 import { problemOfHold } from './refusals.ts';
 import { demandRights, type Opened } from './rights.ts';
 import { linesOf, seatInfos } from './seat-lines.ts';
 import { readSelection, requestHash, rightsOfSelection, type SelectionBody } from './selection.ts';
-
-export interface BookingDeps {
-  arbiter: Arbiter;
-  credentials: Credentials;
-  events: Events;
-  published: Pick<PublishedReader, 'get'>;
-  checkout: Pick<Checkout, 'find' | 'abandon'>;
-  /** Cooldowns after repeated unpaid holds. Undefined if disabled. */
-  cooldowns?: Cooldowns;
-  /** Whether the organiser has lifted the limits for this buyer. Undefined means that limits apply to all. */
-  isExcepted?: (event: EventNo, holder: Holder, visitor: Visitor) => Promise<boolean>;
-  clock: Clock;
-  random: Random;
-}
 
 /** The buyer, as the request proves it. */
 export interface AdmittedBuyer {

@@ -6,7 +6,7 @@ import type { RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import { allBut } from './best-seats.ts';
-import type { BookingDeps } from './booking.ts';
+import type { BookingDeps } from './deps.ts';
 import { problemOfRecover, problemOfRelease } from './refusals.ts';
 
 /** A hold's id with the event, the partition and the visitor that it names. */

@@ -1,7 +1,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { openArbiter, type Runtime, stripeProvider } from '../app/app.ts';
+import { openArbiter } from '../app/database.ts';
+import { stripeProvider } from '../app/payments.ts';
+import type { Runtime } from '../app/runtime.ts';
 import {
   type AuditReport,
   auditEvent,

@@ -1,4 +1,5 @@
-import { connectionsMaxOf, type Runtime } from '../app/app.ts';
+import { connectionsMaxOf } from '../app/database.ts';
+import type { Runtime } from '../app/runtime.ts';
 import { counted } from '../core/counted.ts';
 import { degradedParts, processesReporting } from '../health/background-work.ts';
 import { createDb, type Db } from '../postgres/db.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../app/app.ts';
+import type { Runtime } from '../app/runtime.ts';
 import { inspectRedis, type RedisInspection } from '../redis/inspect.ts';
 import { runningRedis } from '../redis/server.ts';
 import { type Config, defaultRedis } from '../runtime/config.ts';

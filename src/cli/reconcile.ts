@@ -1,8 +1,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { type Runtime, stripeProvider } from '../app/app.ts';
 import { handOverTo } from '../app/limits.ts';
+import { stripeProvider } from '../app/payments.ts';
+import type { Runtime } from '../app/runtime.ts';
 import {
   createReconcileReport,
   type ReconcileOutcome,

@@ -1,7 +1,7 @@
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { CodeBody, CodeSchema, EventParams, problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 const tags = ['queue'];
 

@@ -9,6 +9,7 @@ import { createBounds } from './bounds.ts';
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
 import { idempotencyKey } from './request-checks.ts';
+import type { App } from './routes.ts';
 import {
   EventParams,
   HoldBody,
@@ -19,7 +20,6 @@ import {
   RecoverBody,
   RecoveringSchema,
 } from './schemas.ts';
-import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 const tags = ['holds'];

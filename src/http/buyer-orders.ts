@@ -24,6 +24,7 @@ import type { HttpDeps } from './deps.ts';
 import { createMyOrder } from './my-order.ts';
 import { problemOfClose, problemOfPay, problemOfReserve } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';
+import type { App } from './routes.ts';
 import {
   HoldParams,
   IdempotencyHeaders,
@@ -35,7 +36,6 @@ import {
   problemResponses,
   TicketsSchema,
 } from './schemas.ts';
-import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 const tags = ['orders'];

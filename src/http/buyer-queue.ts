@@ -12,8 +12,8 @@ import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
 import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { EventParams, PassBody, PassSchema, problemResponses, QueueTicketSchema } from './schemas.ts';
-import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 export function registerQueue(app: App, deps: HttpDeps): void {

@@ -4,8 +4,8 @@ import { problem } from '../core/problems.ts';
 import { CountsSchema, EventSchema, maxAgeSeconds, StatusSchema } from '../read-path/published.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { EventParams, LayoutSchema, problemResponses, SectionParams } from './schemas.ts';
-import type { App } from './server.ts';
 
 /** How long an edge may go on serving an object that it can no longer refresh. Seconds. */
 const staleIfErrorSeconds = 60;

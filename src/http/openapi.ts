@@ -2,7 +2,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { HttpDeps } from './deps.ts';
 import { errorsPage } from './errors-page.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
 
 /** The OpenAPI document of all routes that have tags, its page, and the page of error codes. */
 export async function registerDescription(app: App, deps: HttpDeps): Promise<void> {

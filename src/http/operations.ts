@@ -3,8 +3,8 @@ import { Type } from 'typebox';
 import { problem } from '../core/problems.ts';
 import { forwardedHeaderOf, peerKindOf } from './client-address.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 const PartsSchema = Type.Record(
   Type.String(),

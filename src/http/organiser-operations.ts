@@ -5,8 +5,8 @@ import type { Operation } from '../operate/operation.ts';
 import type { Logger } from '../runtime/log.ts';
 import { answerOf, createErrorHandler } from './errors.ts';
 import { idempotencyKey, refuseHostileText } from './request-checks.ts';
+import { bodyLimit, validation } from './routes.ts';
 import { IdempotencyHeaders, ProblemSchema } from './schemas.ts';
-import { bodyLimit, validation } from './server.ts';
 
 const tags = ['organiser'];
 const security = [{ organiser: [] }];

@@ -11,8 +11,8 @@ import type { Random } from '../runtime/random.ts';
 import { tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { mailboxPath } from './mailbox.ts';
+import type { RouteGroup } from './routes.ts';
 import { problemResponses } from './schemas.ts';
-import type { RouteGroup } from './server.ts';
 import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } from './sign-ins.ts';
 
 export interface OrganiserAccount {

@@ -1,14 +1,8 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyHttpOptions,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify';
+import fastify, { type FastifyHttpOptions, type FastifyReply, type FastifyRequest } from 'fastify';
 import { createBooking } from '../booking/booking.ts';
 import { problem, problemCodes } from '../core/problems.ts';
 import { registerCodes } from './buyer-codes.ts';
@@ -22,28 +16,12 @@ import { registerDescription } from './openapi.ts';
 import { registerOperations } from './operations.ts';
 import { registerPages, securityHeaders } from './pages.ts';
 import { refuseHostileText, refuseOtherSites } from './request-checks.ts';
+import { type App, bodyLimit, type RouteGroup, validation } from './routes.ts';
 import { registerWebhooks } from './webhooks.ts';
 
-/** How schemas check what comes in: nothing is converted, nothing is removed. */
-export const validation = {
-  customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false },
-} as const;
-/** Bytes of a buyer's request body. */
-export const bodyLimit = 16 * 1024;
 const headerBytesMax = 16 * 1024;
 const requestTimeoutMs = 30_000;
 const parameterLengthMax = 200;
-
-export type App = FastifyInstance<
-  Server,
-  IncomingMessage,
-  ServerResponse,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
-
-/** A further group of routes, such as the organiser's, that shares this server's checks and error answers. */
-export type RouteGroup = (app: App) => void | Promise<void>;
 
 /** Everything that speaks HTTP, not yet listening. */
 export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Promise<App> {

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { problem } from '../core/problems.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 /** Bytes: a provider's events carry whole objects. */
 const webhookBodyLimit = 256 * 1024;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { problemCodes } from '../../src/core/problems.ts';
-import { bodyLimit } from '../../src/http/server.ts';
+import { bodyLimit } from '../../src/http/routes.ts';
 import { startTestApp, type TestApp, testScope } from '../support/app.ts';
 import type { Answer, RequestOptions, TestBuyer } from '../support/buyer.ts';
 

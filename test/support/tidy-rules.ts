@@ -192,6 +192,33 @@ function importAllowed(from: string, { name, typeOnly }: { name: string; typeOnl
   return mayImport(from.slice('src/'.length), to.slice('src/'.length), typeOnly);
 }
 
+/** Files that import each other, types included, through however many others. Returns one violation for each circle. */
+export const circleRule: Rule = (files) => {
+  const scripts = files.filter(
+    (file) => isScript(file) && /^(src|payment-simulator|tools|models|web)\//.test(file.path),
+  );
+  const imports = new Map(
+    scripts.map(({ path: from, text }) => [
+      from,
+      importsOf(text)
+        .filter(({ name }) => name.startsWith('.'))
+        .map(({ name }) => path.posix.normalize(path.posix.join(path.posix.dirname(from), name))),
+    ]),
+  );
+  const done = new Set<string>();
+  const circles: Violation[] = [];
+  const visit = (file: string, trail: string[]): void => {
+    const at = trail.indexOf(file);
+    if (at >= 0)
+      circles.push(`${[...trail.slice(at), file].join(' → ')}: put the common type in a file of its own`);
+    if (at >= 0 || done.has(file)) return;
+    for (const next of imports.get(file) ?? []) visit(next, [...trail, file]);
+    done.add(file);
+  };
+  for (const { path: file } of scripts) visit(file, []);
+  return circles;
+};
+
 // ---- what only some files may do ----
 
 const exits = ['src/cli.ts', 'src/app/job-worker.ts', 'payment-simulator/main.ts'];
@@ -321,6 +348,24 @@ function anchorsIn(text: string): Set<string> {
   for (const [, id] of text.matchAll(/<a (?:id|name)="([^"]+)"/g)) anchors.add(id!);
   return anchors;
 }
+
+/** README's files to read first exist and hold the functions that it names. */
+export const readingRule: Rule = (files) => {
+  const readme = files.find((file) => file.path === 'README.md')?.text ?? '';
+  const section = /^## Files to read first\n([\s\S]*?)^(?:## |Decisions)/m.exec(readme)?.[1] ?? '';
+  const lines = section.split('\n').filter((line) => /^\d+\. /.test(line));
+  if (lines.length < 5) return ['README.md: no list of files to read first'];
+  const wrong = lines.flatMap((line) => {
+    const target = /\]\(([^)]+)\)/.exec(line)?.[1] ?? '';
+    const text = files.find((file) => file.path === target)?.text;
+    if (text === undefined) return [`README.md: ${target} does not exist`];
+    const names = [...line.matchAll(/`(\w+)`/g)].map((match) => match[1]!);
+    return names
+      .filter((name) => !new RegExp(`\\b(?:function|FUNCTION|interface) ${name}\\b`).test(text))
+      .map((name) => `README.md: ${target} has no ${name}`);
+  });
+  return [...new Set(wrong)];
+};
 
 export const linkRule: Rule = (files) => {
   const texts = new Map(files.map((file) => [file.path, file.text]));

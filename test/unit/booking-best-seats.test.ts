@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBestSeats } from '../../src/booking/best-seats.ts';
-import { type AdmittedBuyer, type BookingDeps, createBooking } from '../../src/booking/booking.ts';
+import { type AdmittedBuyer, createBooking } from '../../src/booking/booking.ts';
+import type { BookingDeps } from '../../src/booking/deps.ts';
 import type { House } from '../../src/catalogue/events.ts';
 import { wholeHouse } from '../../src/catalogue/partitions.ts';
 import { assignSeatNos, planLayout, planSeats } from '../../src/core/plan-layout.ts';
