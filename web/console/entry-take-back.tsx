@@ -1,10 +1,10 @@
 import { useRef, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
 import { Field, refusal, type Said } from './fields.tsx';
 import type { EntryPlace } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.entry;
 
@@ -28,7 +28,7 @@ export function TakeBack(props: {
 }) {
   const { id, event, use, onEnded } = props;
   const [reason, setReason] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const before = useRef(document.activeElement);
   const leave = () => {
     if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
@@ -36,12 +36,10 @@ export function TakeBack(props: {
   };
   const send = async () => {
     if (busy || reason.trim() === '') return;
-    setBusy(true);
-    const answer = await call<{ next: { at: string; gate: string | null } | null }>(
+    const answer = await request<{ next: { at: string; gate: string | null } | null }>(
       '/api/organiser/checkin/undo',
       { method: 'POST', body: { ...use, event, reason: reason.trim() } },
     );
-    setBusy(false);
     if (answer.kind === 'ok') {
       const { next } = answer.body;
       const text = next ? words.takeBack.counts(shortDateTime(next.at), next.gate) : words.takeBack.free;
