@@ -40,7 +40,7 @@ const exitCodesText = `
 Exit codes: 0 done · 1 refused, or a check failed · 2 wrong usage or configuration · 3 database, port or
 provider cannot be had. Settings come from the environment: docs/reference/configuration.md.`;
 
-/** Publishing or replanning a large house takes seconds. */
+/** Publishing or replanning a large venue takes seconds. */
 const statementTimeoutMs = 120_000;
 
 class ConfigurationProblem extends Error {}

@@ -1,5 +1,5 @@
-import type { House } from '../catalogue/events.ts';
-import { type BestFound, candidateGroups, createHouse, nearestFree } from '../core/best-available.ts';
+import type { Venue } from '../catalogue/events.ts';
+import { type BestFound, candidateGroups, createVenueIndex, nearestFree } from '../core/best-available.ts';
 import { type EventNo, holdLimits, type PartitionNo } from '../core/hold.ts';
 import { categoriesFor, noRights } from '../core/prices.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
@@ -42,7 +42,7 @@ export interface BestSeats {
    */
   find(
     event: EventRecord,
-    house: House,
+    venue: Venue,
     selection: BestSelection,
     excluded: Excluded,
     attempt: number,
@@ -55,7 +55,7 @@ export interface BestSeats {
    */
   nearest(
     event: EventRecord,
-    house: House,
+    venue: Venue,
     selection: AnySelection,
     taken: readonly SeatNo[],
     within: PartitionNo | null,
@@ -68,7 +68,7 @@ const notes = {
   other_section: 'The section that you asked for has not so many seats left: these are in another one.',
 } as const;
 /**
- * Searching a large house takes milliseconds, and in a rush hundreds of buyers ask within the two seconds
+ * Searching a large venue takes milliseconds, and in a rush hundreds of buyers ask within the two seconds
  * that one published state lasts. Buyers with the same selection share this many searches, each of which has its
  * own spread.
  */
@@ -78,14 +78,14 @@ const groupsLeftMin = 4;
 /** The offers for this many rejected claims are kept until the next published state. */
 const offersMax = 1_000;
 /**
- * Each further try considers this many times as many nearly equal groups, because our copy of the house may
+ * Each further try considers this many times as many nearly equal groups, because our copy of the venue may
  * be old by then.
  */
 const widenBy = 4;
 
 const nowhere: Excluded = { seats: new Set(), partitions: new Set() };
 
-export function allBut({ partitions }: House, only: PartitionNo): ReadonlySet<PartitionNo> {
+export function allBut({ partitions }: Venue, only: PartitionNo): ReadonlySet<PartitionNo> {
   return new Set(partitions.flatMap(({ partition }) => (partition === only ? [] : [partition])));
 }
 
@@ -107,12 +107,12 @@ export function createBestSeats({
   random: Random;
 }): BestSeats {
   const moments = new Map<EventNo, Moment>();
-  const prepared = new WeakMap<Layout, ReturnType<typeof createHouse>>();
+  const prepared = new WeakMap<Layout, ReturnType<typeof createVenueIndex>>();
 
-  function preparedSeats({ layout }: House): ReturnType<typeof createHouse> {
+  function preparedSeats({ layout }: Venue): ReturnType<typeof createVenueIndex> {
     let seats = prepared.get(layout);
     if (!seats) {
-      seats = createHouse(layout);
+      seats = createVenueIndex(layout);
       prepared.set(layout, seats);
     }
     return seats;
@@ -122,30 +122,30 @@ export function createBestSeats({
    * On sale to this buyer and free as last published; before anything was (a first start), all may be tried: the arbiter
    * decides.
    */
-  function freeSeats(event: EventRecord, house: House, selection: AnySelection, excluded: Excluded) {
+  function freeSeats(event: EventRecord, venue: Venue, selection: AnySelection, excluded: Excluded) {
     const bits = published.get(event.event, 'availability')?.bytes;
     const several = excluded.partitions.size > 0;
     const open = new Set(selection.categories ?? categoriesFor(event, [], noRights));
     return (seat: SeatNo): boolean =>
       (bits === undefined || isAvailable(bits, seat)) &&
       !excluded.seats.has(seat) &&
-      !(several && excluded.partitions.has(house.partitionOf(seat))) &&
-      open.has(house.seats[seat]?.category ?? '');
+      !(several && excluded.partitions.has(venue.partitionOf(seat))) &&
+      open.has(venue.seats[seat]?.category ?? '');
   }
 
   function search(
     event: EventRecord,
-    house: House,
+    venue: Venue,
     selection: BestSelection,
     excluded: Excluded,
     widen: number,
   ): BestFound {
     const { quantity, category, section } = selection;
-    return candidateGroups(preparedSeats(house), {
+    return candidateGroups(preparedSeats(venue), {
       quantity,
       category,
       section,
-      available: freeSeats(event, house, selection, excluded),
+      available: freeSeats(event, venue, selection, excluded),
       spread: random.int(spreadSteps) / spreadSteps,
       max: holdLimits.groupsMax,
       widen,
@@ -164,7 +164,7 @@ export function createBestSeats({
     return moment;
   }
 
-  function shared(event: EventRecord, house: House, selection: BestSelection): BestFound {
+  function shared(event: EventRecord, venue: Venue, selection: BestSelection): BestFound {
     const { gone, searches } = momentOf(event);
     const { quantity, category, section, categories } = selection;
     const narrowed = categories && categories.length < Object.keys(event.prices).length ? categories : null;
@@ -174,17 +174,17 @@ export function createBestSeats({
     if (found && (found.units || groups.length >= Math.min(groupsLeftMin, found.groups.length))) {
       return { ...found, groups };
     }
-    const fresh = search(event, house, selection, { ...nowhere, seats: gone }, 1);
+    const fresh = search(event, venue, selection, { ...nowhere, seats: gone }, 1);
     searches.set(key, fresh);
     return fresh;
   }
 
   return {
-    find(event, house, selection, excluded, attempt) {
+    find(event, venue, selection, excluded, attempt) {
       const best =
         attempt === 1 && excluded.partitions.size === 0
-          ? shared(event, house, selection)
-          : search(event, house, selection, excluded, widenBy ** (attempt - 1));
+          ? shared(event, venue, selection)
+          : search(event, venue, selection, excluded, widenBy ** (attempt - 1));
       const note = best.note === 'split' || best.note === 'other_section' ? notes[best.note] : undefined;
       const described = { asAsked: note === undefined, ...(note ? { note } : {}) };
       if (best.units) {
@@ -192,29 +192,29 @@ export function createBestSeats({
         const considered = Array.from({ length: count }, (_, i) => first + i);
         const start = random.int(count);
         const claim: Claim = { kind: 'units', first, count, start, quantity: selection.quantity };
-        return { partition: house.partitionOf(first), claim, considered, described };
+        return { partition: venue.partitionOf(first), claim, considered, described };
       }
       const [first] = best.groups;
       if (!first) return null;
       // A group lies in one section, and so in one partition.
-      const partition = house.partitionOf(first[0]!);
-      const groups = best.groups.filter((group) => house.partitionOf(group[0]!) === partition);
+      const partition = venue.partitionOf(first[0]!);
+      const groups = best.groups.filter((group) => venue.partitionOf(group[0]!) === partition);
       return { partition, claim: { kind: 'groups', groups }, considered: groups.flat(), described };
     },
     granted(event, seats) {
       const moment = momentOf(event);
       for (const seat of seats) moment.gone.add(seat);
     },
-    nearest(event, house, selection, taken, within) {
+    nearest(event, venue, selection, taken, within) {
       if (selection.kind === 'best') return [];
       const { gone, offers } = momentOf(event);
       const key = JSON.stringify([selection.seats, taken, within, selection.categories]);
       const known = offers.get(key);
       if (known && !known.some((seat) => gone.has(seat))) return known;
-      const partitions = within === null ? nowhere.partitions : allBut(house, within);
-      const free = freeSeats(event, house, selection, { seats: new Set(taken), partitions });
+      const partitions = within === null ? nowhere.partitions : allBut(venue, within);
+      const free = freeSeats(event, venue, selection, { seats: new Set(taken), partitions });
       const isFree = (seat: SeatNo): boolean => !gone.has(seat) && free(seat);
-      const offer = nearestFree(preparedSeats(house), selection.seats, isFree, selection.seats.length) ?? [];
+      const offer = nearestFree(preparedSeats(venue), selection.seats, isFree, selection.seats.length) ?? [];
       if (offers.size < offersMax || known) offers.set(key, offer);
       return offer;
     },

@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { Hold, Holder, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { type Problem, problem } from '../core/problems.ts';
@@ -85,16 +85,16 @@ export function createBooking(deps: BookingDeps): Booking {
   async function placeHold({ event, buyer, key, selection: asked, ...more }: HoldRequest): Promise<Placed> {
     const { pass, opened } = buyer;
     const { visitor } = pass;
-    const house = await events.house(event);
-    const selection = readSelection(asked, event, house, opened.rights);
-    demandRights(opened, event, rightsOfSelection(selection, event, house));
+    const venue = await events.venue(event);
+    const selection = readSelection(asked, event, venue, opened.rights);
+    demandRights(opened, event, rightsOfSelection(selection, event, venue));
     let { replaces } = more;
-    const held = replaces === null ? null : heldPartition(event, house, visitor, replaces);
+    const held = replaces === null ? null : heldPartition(event, venue, visitor, replaces);
     const idIn = (partition: PartitionNo) => credentials.holdIdOf(event.eventNo, visitor, key, partition);
     const holder = await buyer.holder();
     const { cooldown } = event.settings;
     // A replacement keeps the lease of the hold that it replaces, so it does not count as a new hold.
-    if (cooldown && replaces === null) await refuseCooling(event, house, visitor, holder, idIn);
+    if (cooldown && replaces === null) await refuseCooling(event, venue, visitor, holder, idIn);
     let { address } = buyer;
 
     const claim = async (partition: PartitionNo, what: Claim): Promise<HoldOutcome> => {
@@ -125,7 +125,7 @@ export function createBooking(deps: BookingDeps): Booking {
       }
     };
 
-    const request = { event, house, selection, visitor, held, idIn, claim };
+    const request = { event, venue, selection, visitor, held, idIn, claim };
     let { outcome, found } = await claims.make(request);
     if (
       outcome.kind === 'address_quota' &&
@@ -154,15 +154,15 @@ export function createBooking(deps: BookingDeps): Booking {
       case 'hold_exists':
         return { kind: 'hold_exists', hold: await holds.withoutRefusedOrder(outcome.hold) };
       case 'taken': {
-        const nearest = best.nearest(event, house, selection, outcome.seats, held);
+        const nearest = best.nearest(event, venue, selection, outcome.seats, held);
         throw problem('taken', {
-          extra: { seats: outcome.seats, nearest: seatInfos(house, linesOf(event, house, nearest)) },
+          extra: { seats: outcome.seats, nearest: seatInfos(venue, linesOf(event, venue, nearest)) },
         });
       }
       case 'hold_gone':
         throw await keySpent(
           visitor,
-          house.partitions.map(({ partition }) => idIn(partition)),
+          venue.partitions.map(({ partition }) => idIn(partition)),
         );
       case 'address_quota':
       case 'mismatch':
@@ -177,23 +177,23 @@ export function createBooking(deps: BookingDeps): Booking {
   }
 
   /** The partition of the hold to replace. Null if the id is not this visitor's; the arbiter reports that. */
-  function heldPartition(event: EventRecord, house: House, visitor: Visitor, id: HoldId): PartitionNo | null {
+  function heldPartition(event: EventRecord, venue: Venue, visitor: Visitor, id: HoldId): PartitionNo | null {
     const place = credentials.holdPlaceOf(id, visitor);
-    const known = house.partitions.some(({ partition }) => partition === place?.partition);
+    const known = venue.partitions.some(({ partition }) => partition === place?.partition);
     return place?.event === event.eventNo && known ? place.partition : null;
   }
 
   /** Visitors who repeatedly let holds end unpaid must wait. The repeat of a granted claim still gets its result. */
   async function refuseCooling(
     event: EventRecord,
-    house: House,
+    venue: Venue,
     visitor: Visitor,
     holder: Holder,
     idIn: (partition: PartitionNo) => HoldId,
   ): Promise<void> {
     const cooling = cooldowns?.of(event.eventNo, visitor, holder);
     if (!cooling) return;
-    const before = house.partitions.map(({ partition }) =>
+    const before = venue.partitions.map(({ partition }) =>
       arbiter.find(event.eventNo, partition, idIn(partition)),
     );
     if ((await Promise.all(before)).some((hold) => hold !== null)) return;

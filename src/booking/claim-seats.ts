@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import type { Arbiter, Claim, HoldOutcome } from '../inventory/arbiter.ts';
@@ -12,7 +12,7 @@ const bestTriesMax = 4;
 
 export interface SeatRequest {
   event: EventRecord;
-  house: House;
+  venue: Venue;
   selection: Selection;
   visitor: Visitor;
   /** The partition of the hold to replace; the new hold has to be in the same one. Null if none is replaced. */
@@ -34,19 +34,19 @@ export function createSeatClaims(deps: { arbiter: Pick<Arbiter, 'find'>; best: B
   const underWay = new Map<HoldId, Promise<unknown>>();
 
   async function claimBest(request: SeatRequest): Promise<Claimed> {
-    const { event, house, selection, held, claim } = request;
+    const { event, venue, selection, held, claim } = request;
     if (selection.kind !== 'best') throw new Error('a selection of the best');
     const gone = new Set<SeatNo>();
-    const asked = sectionPartition(selection, house);
+    const asked = sectionPartition(selection, venue);
     if (held !== null && asked !== null && asked !== held) throw acrossHeld(held);
-    const left = new Set(held === null ? [] : allBut(house, held));
+    const left = new Set(held === null ? [] : allBut(venue, held));
     let away: HoldOutcome | null = null;
     for (let tries = 1; ; ) {
-      const found = best.find(event, house, selection, { seats: gone, partitions: left }, tries);
+      const found = best.find(event, venue, selection, { seats: gone, partitions: left }, tries);
       // A store that does not respond may still have seats, so the outcome is not "taken".
       if (!found) return { outcome: away ?? (await repeatedOrTaken(request)) };
       const outcome = await claim(found.partition, found.claim);
-      if (outcome.kind === 'retry' && house.partitions.length > 1) {
+      if (outcome.kind === 'retry' && venue.partitions.length > 1) {
         // A buyer who asked for one section gets offers from others only if that section is known to be full.
         if (found.partition === (asked ?? held)) return { outcome };
         away = outcome;
@@ -79,12 +79,12 @@ export function createSeatClaims(deps: { arbiter: Pick<Arbiter, 'find'>; best: B
     }
   }
 
-  async function pastOf({ event, house, visitor, idIn }: SeatRequest): Promise<Hold | null> {
+  async function pastOf({ event, venue, visitor, idIn }: SeatRequest): Promise<Hold | null> {
     const found = await Promise.all(
-      house.partitions.map(({ partition }) =>
+      venue.partitions.map(({ partition }) =>
         arbiter.find(event.eventNo, partition, idIn(partition)).catch((error: unknown) => {
           // An unreachable store must not prevent buying in other partitions.
-          if (error instanceof StoreFault && house.partitions.length > 1) return null;
+          if (error instanceof StoreFault && venue.partitions.length > 1) return null;
           throw error;
         }),
       ),
@@ -100,11 +100,11 @@ export function createSeatClaims(deps: { arbiter: Pick<Arbiter, 'find'>; best: B
 
   return {
     async make(request: SeatRequest): Promise<Claimed> {
-      const { event, house, selection, held, claim } = request;
+      const { event, venue, selection, held, claim } = request;
       if (selection.kind === 'best') {
-        return house.partitions.length === 1 ? claimBest(request) : claimBestAnywhere(request);
+        return venue.partitions.length === 1 ? claimBest(request) : claimBestAnywhere(request);
       }
-      const partition = partitionOfSeats(selection.seats, event, house, held);
+      const partition = partitionOfSeats(selection.seats, event, venue, held);
       return { outcome: await claim(partition, { kind: 'seats', seats: selection.seats }) };
     },
   };

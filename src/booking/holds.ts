@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { Hold, HoldId, PartitionNo, Visitor } from '../core/hold.ts';
 import { seatStateOfOrder } from '../core/order.ts';
 import { problem } from '../core/problems.ts';
@@ -13,7 +13,7 @@ import { problemOfRecover, problemOfRelease } from './refusals.ts';
 export interface LocatedHold {
   id: HoldId;
   event: EventRecord;
-  house: House;
+  venue: Venue;
   partition: PartitionNo;
   visitor: Visitor;
 }
@@ -49,10 +49,10 @@ export function createHolds(deps: BookingDeps): Holds {
     // Postgres counts events with 31 bits: a stray id may decode to more.
     const event = place && place.event <= 0x7fffffff ? await events.findByNo(place.event) : null;
     if (!visitor || !place || !event?.layoutHash) throw problem('unknown_hold');
-    const house = await events.house(event);
+    const venue = await events.venue(event);
     const { partition } = place;
-    if (!house.partitions.some((each) => each.partition === partition)) throw problem('unknown_hold');
-    return { id, event, house, partition, visitor };
+    if (!venue.partitions.some((each) => each.partition === partition)) throw problem('unknown_hold');
+    return { id, event, venue, partition, visitor };
   }
 
   async function findHold(visitor: Visitor | null, id: string) {
@@ -67,12 +67,12 @@ export function createHolds(deps: BookingDeps): Holds {
    * is left there too, as in its own partition, so that the claim cannot be granted later.
    */
   async function releaseEverywhere(located: LocatedHold): Promise<ReleaseOutcome> {
-    const { event, house, partition, visitor } = located;
+    const { event, venue, partition, visitor } = located;
     const releaseIn = (where: PartitionNo): Promise<ReleaseOutcome> => {
       const hold = credentials.holdIdIn(located.id, visitor, where);
       return arbiter.release({ event: event.eventNo, partition: where, hold, visitor });
     };
-    const others = [...allBut(house, partition)].map((where) =>
+    const others = [...allBut(venue, partition)].map((where) =>
       releaseIn(where).catch((error: unknown) => {
         // A store that is away decides nothing about the hold of another.
         if (!(error instanceof StoreFault)) throw error;

@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import { assert } from '../core/outcome.ts';
 import { fullKind, kindName, priceOf } from '../core/prices.ts';
 import type { SeatNo } from '../core/seat-map.ts';
@@ -24,12 +24,12 @@ export interface SeatInfo {
 /** The seats at their prices. `kinds`: the ticket type of each seat, in their order; all full when absent. */
 export function linesOf(
   event: EventRecord,
-  house: House,
+  venue: Venue,
   seats: readonly SeatNo[],
   kinds: readonly string[] = [],
 ): OrderLine[] {
   return seats.map((seat, i) => {
-    const category = house.seats[seat]?.category;
+    const category = venue.seats[seat]?.category;
     const kind = kinds[i] ?? fullKind;
     const price = category === undefined ? null : priceOf(event, category, kind);
     assert(category !== undefined && price !== null, `seat ${seat} has a price`);
@@ -45,10 +45,10 @@ export function linesOf(
   });
 }
 
-export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[] {
-  const names = sectionNames(house.layout);
+export function seatInfos(venue: Venue, lines: readonly OrderLine[]): SeatInfo[] {
+  const names = sectionNames(venue.layout);
   return lines.map(({ seat, category, kind, kindName: name, price, fee }) => {
-    const facts = house.seats[seat];
+    const facts = venue.seats[seat];
     assert(facts, `seat ${seat} belongs to the event`);
     return {
       seat,

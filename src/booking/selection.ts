@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import { categoriesFor, fullKind, kindsIn, noRights, type Rights, rightsNeeded } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
@@ -7,7 +7,7 @@ import type { LayoutSection, SeatNo } from '../core/seat-map.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { linesOf, type SeatInfo, seatInfos } from './seat-lines.ts';
 
-/** A buyer's request for seats, checked against the house. */
+/** A buyer's request for seats, checked against the venue. */
 export type Selection = SelectionTerms &
   (
     | { kind: 'seats'; seats: SeatNo[] }
@@ -30,7 +30,7 @@ export interface SelectionBody {
 export function readSelection(
   body: SelectionBody,
   event: EventRecord,
-  house: House,
+  venue: Venue,
   opened: Rights = noRights,
 ): Selection {
   const { seats, best } = body;
@@ -40,7 +40,7 @@ export function readSelection(
       detail: 'Send either seats or best.',
     });
   }
-  const selection = seats ? namedSeats(seats, event, house) : bestSelection(best!, event, house);
+  const selection = seats ? namedSeats(seats, event, venue) : bestSelection(best!, event, venue);
   return { ...selection, categories: categoriesFor(event, selection.kinds, opened) };
 }
 
@@ -48,13 +48,13 @@ type Unpriced =
   | Omit<Extract<Selection, { kind: 'seats' }>, 'categories'>
   | Omit<Extract<Selection, { kind: 'best' }>, 'categories'>;
 
-function namedSeats(asked: NonNullable<SelectionBody['seats']>, event: EventRecord, house: House): Unpriced {
+function namedSeats(asked: NonNullable<SelectionBody['seats']>, event: EventRecord, venue: Venue): Unpriced {
   const seats: SeatNo[] = [];
   const kinds = new Map<SeatNo, string>();
   for (const [i, { seat, kind = fullKind }] of asked.entries()) {
     const field = `/seats/${i}`;
-    const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
-    const facts = no === undefined ? undefined : house.seats[no];
+    const no = typeof seat === 'number' ? seat : venue.byGuid.get(seat);
+    const facts = no === undefined ? undefined : venue.seats[no];
     if (no === undefined || !facts) throw problem('unknown_seat', { field: `${field}/seat` });
     if (event.prices[facts.category] === undefined) {
       throw problem('unknown_seat', { field: `${field}/seat`, detail: 'This seat is not on sale.' });
@@ -67,12 +67,12 @@ function namedSeats(asked: NonNullable<SelectionBody['seats']>, event: EventReco
     seats.push(no);
   }
   checkQuantity(seats.length, event);
-  checkWholeBoxes(seats, house);
+  checkWholeBoxes(seats, venue);
   seats.sort((a, b) => a - b);
   return { kind: 'seats', seats, kinds: seats.map((seat) => kinds.get(seat)!) };
 }
 
-function bestSelection(best: NonNullable<SelectionBody['best']>, event: EventRecord, house: House): Unpriced {
+function bestSelection(best: NonNullable<SelectionBody['best']>, event: EventRecord, venue: Venue): Unpriced {
   const { quantity, category, section, kinds = [] } = best;
   if (category !== undefined && !Object.hasOwn(event.prices, category)) {
     throw problem('invalid_field', {
@@ -80,7 +80,7 @@ function bestSelection(best: NonNullable<SelectionBody['best']>, event: EventRec
       detail: 'The event has no such price category.',
     });
   }
-  if (section !== undefined && !house.layout.sections.some(({ id }) => id === section)) {
+  if (section !== undefined && !venue.layout.sections.some(({ id }) => id === section)) {
     throw problem('invalid_field', { field: '/best/section', detail: 'The event has no such section.' });
   }
   for (const [i, kind] of kinds.entries()) checkKind(event, category, kind, `/best/kinds/${i}`);
@@ -115,11 +115,11 @@ export function checkKind(
 }
 
 /** The rights that an access code must give for this selection. */
-export function rightsOfSelection(selection: Selection, event: EventRecord, house: House): Rights {
+export function rightsOfSelection(selection: Selection, event: EventRecord, venue: Venue): Rights {
   const presale = event.presale === true;
   if (selection.kind === 'seats') {
     const seats = selection.seats.map((seat, i) => ({
-      category: house.seats[seat]!.category,
+      category: venue.seats[seat]!.category,
       kind: selection.kinds[i]!,
     }));
     return rightsNeeded(event, presale, seats);
@@ -146,43 +146,43 @@ function checkQuantity(quantity: number, event: EventRecord): void {
   });
 }
 
-function checkWholeBoxes(seats: readonly SeatNo[], house: House): void {
+function checkWholeBoxes(seats: readonly SeatNo[], venue: Venue): void {
   const asked = new Map<string, number>();
   for (const seat of seats) {
-    const id = house.seats[seat]!.sectionId;
+    const id = venue.seats[seat]!.sectionId;
     asked.set(id, (asked.get(id) ?? 0) + 1);
   }
-  for (const section of house.layout.sections) {
+  for (const section of venue.layout.sections) {
     const count = asked.get(section.id);
     if (count === undefined || !section.sellAsUnit || count === seatCount(section)) continue;
     throw problem('sold_as_unit', { extra: { section: section.id, seats: seatsOf(section) } });
   }
 }
 
-/** The partition that all of the seats are in. Otherwise the refusal, which says what lies in which part of the house. */
+/** The partition that all of the seats are in. Otherwise the refusal, which says what lies in which part of the venue. */
 export function partitionOfSeats(
   seats: readonly SeatNo[],
   event: EventRecord,
-  house: House,
+  venue: Venue,
   /** The partition of the hold that they are to replace. */
   held: PartitionNo | null,
 ): PartitionNo {
   const found = new Map<PartitionNo, SeatNo[]>();
   for (const seat of seats) {
-    const partition = house.partitionOf(seat);
+    const partition = venue.partitionOf(seat);
     found.set(partition, [...(found.get(partition) ?? []), seat]);
   }
   const [first = 0] = found.keys();
   if (found.size === 1 && (held === null || held === first)) return first;
   const parts = [...found]
     .sort(([a], [b]) => a - b)
-    .map(([partition, some]) => ({ partition, seats: seatInfos(house, linesOf(event, house, some)) }));
+    .map(([partition, some]) => ({ partition, seats: seatInfos(venue, linesOf(event, venue, some)) }));
   if (found.size === 1 && held !== null) throw acrossHeld(held, parts);
   const named = parts
     .map((part) => [...new Set(part.seats.map(({ sectionName }) => sectionName))].join(', '))
     .join(' / ');
   throw problem('across_partitions', {
-    detail: `These seats are sold in separate parts of the house; choose within one: ${named}. Nothing was held.`,
+    detail: `These seats are sold in separate parts of the venue; choose within one: ${named}. Nothing was held.`,
     extra: { parts, held },
   });
 }
@@ -191,17 +191,17 @@ export function partitionOfSeats(
 export function acrossHeld(held: PartitionNo, parts: { partition: PartitionNo; seats: SeatInfo[] }[] = []) {
   return problem('across_partitions', {
     detail:
-      'The seats that you hold and these are sold in separate parts of the house. Hold these by themselves, then give the others back. Nothing was changed.',
+      'The seats that you hold and these are sold in separate parts of the venue. Hold these by themselves, then give the others back. Nothing was changed.',
     extra: { parts, held },
   });
 }
 
 /** The partition of the requested section. Null if the selection names none. */
-export function sectionPartition(selection: Selection, house: House): PartitionNo | null {
+export function sectionPartition(selection: Selection, venue: Venue): PartitionNo | null {
   if (selection.kind !== 'best' || selection.section === undefined) return null;
-  const section = house.layout.sections.find(({ id }) => id === selection.section);
+  const section = venue.layout.sections.find(({ id }) => id === selection.section);
   const seat = section?.seats[0]?.[0];
-  return seat === undefined ? null : house.partitionOf(seat);
+  return seat === undefined ? null : venue.partitionOf(seat);
 }
 
 function seatCount(section: LayoutSection): number {

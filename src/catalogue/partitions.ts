@@ -22,7 +22,7 @@ export interface EventPartition {
 }
 
 /** One partition, and it is everything: what an event has that asked for none. */
-export const wholeHouse: EventPartition[] = [{ partition: 0, sections: null, store: null }];
+export const wholeVenue: EventPartition[] = [{ partition: 0, sections: null, store: null }];
 
 export type PartitionsRead =
   | { kind: 'partitions'; partitions: EventPartition[] }
@@ -36,7 +36,7 @@ export function readPartitions(
   /** Names of the configured servers. Null if this process does not know them. */
   servers: readonly string[] | null,
 ): PartitionsRead {
-  if (settings.length === 0) return { kind: 'partitions', partitions: wholeHouse };
+  if (settings.length === 0) return { kind: 'partitions', partitions: wholeVenue };
   const known = new Set(plan.sections.map(({ id }) => id));
   const named = new Set<string>();
   for (const [i, { sections, redis }] of settings.entries()) {
@@ -60,7 +60,7 @@ export function readPartitions(
   return {
     kind: 'partitions',
     partitions: [
-      ...wholeHouse.slice(0, left),
+      ...wholeVenue.slice(0, left),
       ...settings.map(({ sections, redis }, i) => ({
         partition: i + left,
         sections: [...sections],

@@ -139,7 +139,7 @@ export function arbiterCeilingOf(partitions: readonly PartitionStanding[], now: 
 /** Width of the classes of `opened` and `lookers`. */
 export const ageClassMs = 30_000;
 
-/** Below ten a second a pace protects nothing: a small house would only wait for it. */
+/** Below ten a second a pace protects nothing: a small venue would only wait for it. */
 const paceMin = 10;
 /** The gap is closed over this many seconds, so that the tick between measuring and deciding does not overshoot. */
 const closeSeconds = 2;
@@ -288,7 +288,7 @@ function shares(
   };
 }
 
-/** The whole house in one hold's life: beyond the bound a pace for fairness and load, so of the total, not of what is left. */
+/** The whole venue in one hold's life: beyond the bound a pace for fairness and load, so of the total, not of what is left. */
 function paceOf(
   observed: AdmissionObserved,
   estimates: { conversion: number; seatsPerHold: number },

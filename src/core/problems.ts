@@ -167,7 +167,7 @@ export const problemCodes = {
   across_partitions: {
     status: 422,
     title: 'Sold in separate parts',
-    advice: 'These seats are sold in separate parts of the house; choose within one. Nothing was held.',
+    advice: 'These seats are sold in separate parts of the venue; choose within one. Nothing was held.',
   },
   sold_as_unit: {
     status: 409,
@@ -303,7 +303,7 @@ export const problemCodes = {
     status: 409,
     title: 'Seats would change their part',
     advice:
-      'The new plan puts seats into sections that are sold in another part of the house (partition). Nothing was changed.',
+      'The new plan puts seats into sections that are sold in another part of the venue (partition). Nothing was changed.',
   },
   unknown_allowance: {
     status: 404,

@@ -1,5 +1,5 @@
 import { linesOf, seatInfos } from '../booking/seat-lines.ts';
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { Hold } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
 import { operationsUnderWay } from '../core/order.ts';
@@ -11,7 +11,7 @@ import type { HoldAnswer, OrderAnswer } from './api-types.ts';
 export interface HoldAnswerParts {
   hold: Hold;
   event: EventRecord;
-  house: House;
+  venue: Venue;
   receipt: string;
   serverTime: number;
   /** The ticket types of the selection that led to the hold. The hold itself does not store them. */
@@ -20,12 +20,12 @@ export interface HoldAnswerParts {
 }
 
 export function holdAnswer(parts: HoldAnswerParts): HoldAnswer {
-  const { hold, event, house, receipt, serverTime, kinds, best } = parts;
-  const lines = linesOf(event, house, hold.seats, kinds);
+  const { hold, event, venue, receipt, serverTime, kinds, best } = parts;
+  const lines = linesOf(event, venue, hold.seats, kinds);
   return {
     hold: hold.hold,
     event: event.event,
-    seats: seatInfos(house, lines),
+    seats: seatInfos(venue, lines),
     total: orderAmount(lines, event.settings.orderFee),
     orderFee: event.settings.orderFee,
     currency: event.currency,
@@ -47,7 +47,7 @@ export interface PaymentNow {
 export function orderAnswer(
   order: Order,
   event: EventRecord,
-  house: House,
+  venue: Venue,
   now: { serverTime: number; timeZone: string },
   payment: PaymentNow = {},
 ): OrderAnswer {
@@ -57,11 +57,11 @@ export function orderAnswer(
     eventName: event.name,
     performanceAt: event.performanceAt === null ? null : iso(event.performanceAt),
     timeZone: now.timeZone,
-    venue: house.layout.name,
+    venue: venue.layout.name,
     state: order.state,
     reason: order.reason,
     ...(event.phase === 'cancelled' ? { eventCancelled: true } : {}),
-    seats: seatInfos(house, order.lines),
+    seats: seatInfos(venue, order.lines),
     amount: order.amount,
     orderFee: order.orderFee,
     currency: order.currency,

@@ -38,7 +38,7 @@ export function registerHolds(app: App, deps: HttpDeps, booking: Booking): void 
     holdAnswer({
       hold,
       event,
-      house: await events.house(event),
+      venue: await events.venue(event),
       receipt: credentials.signReceipt(hold),
       // The deadline is by the arbiter’s clock, so the time to compare it with is too, once it is known.
       serverTime: booking.storeTime(event, hold.partition) ?? clock.now(),

@@ -5,7 +5,7 @@ import type { Booking } from '../booking/booking.ts';
 import { demandRights } from '../booking/rights.ts';
 import { linesOf, seatInfos } from '../booking/seat-lines.ts';
 import { checkKind } from '../booking/selection.ts';
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { PayOutcome } from '../checkout/outcomes.ts';
 import type { Hold } from '../core/hold.ts';
 import { maximumOf, orderAmount } from '../core/money.ts';
@@ -57,12 +57,12 @@ export function registerOrders(app: App, deps: HttpDeps, booking: Booking): void
     const payment = open ? paymentNow(await deps.operations(order.order)) : seen;
     const event = await events.findByNo(order.eventNo);
     assert(event, `the event of order ${order.order} exists`);
-    const house = await events.house(event);
-    const said = orderAnswer(order, event, house, { serverTime: clock.now(), timeZone }, payment);
+    const venue = await events.venue(event);
+    const said = orderAnswer(order, event, venue, { serverTime: clock.now(), timeZone }, payment);
     if (order.reason !== 'late_payment') return said;
     const seats = order.lines.map(({ seat }) => seat);
-    const near = booking.nearest(event, house, { kind: 'seats', seats }, [], null);
-    return { ...said, near: seatInfos(house, linesOf(event, house, near)) };
+    const near = booking.nearest(event, venue, { kind: 'seats', seats }, [], null);
+    return { ...said, near: seatInfos(venue, linesOf(event, venue, near)) };
   }
 
   async function notePaid({ eventNo, hold }: Order): Promise<void> {
@@ -114,7 +114,7 @@ export function registerOrders(app: App, deps: HttpDeps, booking: Booking): void
         if (!order || order.visitor !== visitor) throw problem('hold_gone');
         return reply.code(200).send(await withSecret(order));
       }
-      const lines = chosenLines(request.body, event, await events.house(event), hold);
+      const lines = chosenLines(request.body, event, await events.venue(event), hold);
       const needed = rightsNeeded(event, event.presale === true, lines);
       let accessCode: string | null = null;
       if (!areNone(needed)) {
@@ -307,12 +307,12 @@ async function returnedIn(deps: HttpDeps, { order, state }: Order): Promise<Pick
 async function ticketAnswers(deps: HttpDeps, order: Order) {
   const event = await deps.events.findByNo(order.eventNo);
   assert(event, `the event of order ${order.order} exists`);
-  const house = await deps.events.house(event);
+  const venue = await deps.events.venue(event);
   const issued = await deps.tickets(order);
   return Promise.all(
     issued.map(async ({ ticket, seat, code }) => {
       const [info] = seatInfos(
-        house,
+        venue,
         order.lines.filter((line) => line.seat === seat),
       );
       assert(info, `seat ${seat} is in its order`);
@@ -326,12 +326,12 @@ async function ticketAnswers(deps: HttpDeps, order: Order) {
 function chosenLines(
   { seats: chosen = [] }: { seats?: { seat: number | string; kind: string }[] },
   event: EventRecord,
-  house: House,
+  venue: Venue,
   hold: Hold,
 ): OrderLine[] {
   const kinds = new Map<SeatNo, string>();
   for (const [i, { seat, kind }] of chosen.entries()) {
-    const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
+    const no = typeof seat === 'number' ? seat : venue.byGuid.get(seat);
     const field = `/seats/${i}`;
     if (no === undefined || !hold.seats.includes(no)) {
       throw problem('unknown_seat', { field: `${field}/seat`, detail: 'Your hold has no such seat.' });
@@ -339,11 +339,11 @@ function chosenLines(
     if (kinds.has(no)) {
       throw problem('invalid_field', { field: `${field}/seat`, detail: 'The same seat is named twice.' });
     }
-    checkKind(event, house.seats[no]!.category, kind, `${field}/kind`);
+    checkKind(event, venue.seats[no]!.category, kind, `${field}/kind`);
     kinds.set(no, kind);
   }
   const inOrder = hold.seats.map((seat) => kinds.get(seat) ?? fullKind);
-  return linesOf(event, house, hold.seats, inOrder);
+  return linesOf(event, venue, hold.seats, inOrder);
 }
 
 function checkTotal(agreed: number | undefined, amount: number, currency: string): void {

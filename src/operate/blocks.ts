@@ -63,10 +63,10 @@ export const unblock = operation({
 async function seatsOf({ events }: OperateDeps, id: string, named: readonly (number | string)[]) {
   const event = await eventOf(events, id);
   if (!event.layoutHash) throw problem('phase_impossible', { detail: 'Publish the event first.' });
-  const house = await events.house(event);
+  const venue = await events.venue(event);
   const seats = named.map((seat, index): SeatNo => {
-    const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
-    if (no === undefined || !house.seats[no]) throw problem('unknown_seat', { field: `/seats/${index}` });
+    const no = typeof seat === 'number' ? seat : venue.byGuid.get(seat);
+    if (no === undefined || !venue.seats[no]) throw problem('unknown_seat', { field: `/seats/${index}` });
     return no;
   });
   return { event: event.eventNo, seats };

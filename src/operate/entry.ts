@@ -124,14 +124,14 @@ export const getEntries = operation({
       entryCounts(db, event.eventNo),
       entryDoubles(db, event.eventNo),
     ]);
-    const house = doubles.length > 0 ? await events.house(event) : null;
+    const venue = doubles.length > 0 ? await events.venue(event) : null;
     return {
       event: event.event,
       ...counts,
       gates: gates.map((one) => ({ ...one, lastAt: iso(one.lastAt) })),
       doubleUses: doubles.map(({ ticket, seat, uses }) => ({
         ticket,
-        seat: house && seat !== null ? placeOf(house, seat) : null,
+        seat: venue && seat !== null ? placeOf(venue, seat) : null,
         uses: uses.map(useView),
       })),
     };
@@ -189,14 +189,14 @@ export const undoCheckIn = operation({
     if (outcome.kind === 'not_entered')
       throw problem('not_entered', at === undefined ? {} : { detail: notEnteredThen });
     const { seat, next, gate } = outcome;
-    const house = await events.house(its);
+    const venue = await events.venue(its);
     return {
       result: outcome.kind,
       event: its.event,
       ticket,
       at: iso(outcome.at),
       gate,
-      seat: seat === null ? null : placeOf(house, seat),
+      seat: seat === null ? null : placeOf(venue, seat),
       next: next && { ...next, at: iso(next.at) },
     };
   },
@@ -254,8 +254,8 @@ export const uploadScans = operation({
     const outcomes = await takeScans({ verify, event: event.eventNo }, written, (scans) =>
       recordScans(db, event.eventNo, scans, actor),
     );
-    const house = await events.house(event);
-    return { event: event.event, scans: outcomes.map((one) => scanView(house, one)) };
+    const venue = await events.venue(event);
+    return { event: event.event, scans: outcomes.map((one) => scanView(venue, one)) };
   },
 });
 
@@ -306,8 +306,8 @@ export const getGateList = operation({
     const event = await eventOf(events, id);
     const asOf = await recordTime(db);
     const revoked = await revokedTickets(db, event.eventNo);
-    const house = event.layoutHash ? await events.house(event) : null;
-    return gateListOf({ event, asOf, keys: await allKeys(ticketKeys), revoked, house });
+    const venue = event.layoutHash ? await events.venue(event) : null;
+    return gateListOf({ event, asOf, keys: await allKeys(ticketKeys), revoked, venue });
   },
 });
 
@@ -320,7 +320,7 @@ async function allKeys(ticketKeys: OperateDeps['ticketKeys']) {
 const useView = (use: EntryUse) => ({ ...use, at: iso(use.at) });
 
 function scanView(
-  house: Awaited<ReturnType<Events['house']>>,
+  venue: Awaited<ReturnType<Events['venue']>>,
   outcome: ScanOutcome,
 ): Static<typeof ScanView> {
   const { kind, at, ...more } = outcome;
@@ -330,7 +330,7 @@ function scanView(
     result: kind,
     at: iso(at),
     ...rest,
-    seat: seat === null ? null : placeOf(house, seat),
+    seat: seat === null ? null : placeOf(venue, seat),
     ...(why && { why }),
     ...(others && { others: others.map(useView) }),
   };
@@ -345,13 +345,13 @@ function resultOf(outcome: CheckInOutcome) {
 }
 
 /** Where the ticket's seat is in the event's plan, so that gate staff can help. Never includes who the holder is. */
-async function ticketView(events: Pick<Events, 'house'>, event: EventRecord, code: TicketCode) {
-  const house = await events.house(event);
+async function ticketView(events: Pick<Events, 'venue'>, event: EventRecord, code: TicketCode) {
+  const venue = await events.venue(event);
   return {
     event: event.event,
     eventName: event.name,
     ticket: code.ticket,
-    seat: placeOf(house, code.seat),
+    seat: placeOf(venue, code.seat),
   };
 }
 

@@ -131,7 +131,7 @@ export const getOrder = operation({
       reversals.ofOrder(order.order),
     ]);
     const event = await events.findByNo(order.eventNo);
-    const seatOf = event?.layoutHash ? (await events.house(event)).seats : [];
+    const seatOf = event?.layoutHash ? (await events.venue(event)).seats : [];
     return {
       ...orderView(order),
       // A ticket of a cancelled event is not valid, even before the refund run has reached its order.

@@ -40,9 +40,9 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
-  /** Seats bought, or reserved and unpaid, by one browser in all parts of the house; absent or null: no limit. */
+  /** Seats bought, or reserved and unpaid, by one browser in all parts of the venue; absent or null: no limit. */
   visitorSeatsMax?: number | null;
-  /** Seats held, or reserved and unpaid, from one address range in one part of the house; absent or null: no limit. */
+  /** Seats held, or reserved and unpaid, from one address range in one part of the venue; absent or null: no limit. */
   addressSeatsMax?: number | null;
   /** Places in the line that one address range may draw a minute from one web process; absent or null: no limit. */
   joinsPerMinute?: number | null;

@@ -257,7 +257,7 @@ function standingZone(bowl: Bowl, capacity: number): PretixZone {
   const lower = bowl.tiers[0]!;
   const back = lower.depth + lower.rows * stadiumMetres.rowPitch;
   const sectors = [...bowl.standing];
-  // Small houses have their standing room on the grass in front of the stand, about half a square metre a person.
+  // Small venues have their standing room on the grass in front of the stand, about half a square metre a person.
   const half = Math.min(30, Math.max(5, Math.sqrt(capacity) * 0.6));
   let points: [number, number][] = [
     [-half, 38 - half * 0.7],

@@ -141,7 +141,7 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
     const version = `${whole.etag}/${record.layoutHash}`;
     const cached = sections.get(key);
     if (cached?.version === version) return cached.shared;
-    const { layout } = await events.house(record);
+    const { layout } = await events.venue(record);
     const bits = sectionBits(whole.bytes, layout, sectionId);
     if (!bits) return null;
     const shared = sharedBytes(bits, whole.contentType, whole.version, record.layoutHash);

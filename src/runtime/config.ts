@@ -81,7 +81,7 @@ export interface Config {
     readonly mailbox: boolean;
     readonly from: { readonly name: string; readonly address: string };
   };
-  /** IANA name: the house's clock, in which pages, mails and tickets give the times of its events. */
+  /** IANA name: the venue's clock, in which pages, mails and tickets give the times of its events. */
   readonly timeZone: string;
   readonly webhooks: {
     /** Webhooks may go to addresses that are not on the public internet. */

@@ -241,9 +241,9 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       settings: { partitions: losses.map((redis, index) => ({ sections: [sections[index]!], redis })) },
     });
     const event = await app.app.events.find(app.event);
-    const house = await app.app.events.house(event!);
-    for (const { seatNo } of house.seats) {
-      const partition = house.partitionOf(seatNo);
+    const venue = await app.app.events.venue(event!);
+    for (const { seatNo } of venue.seats) {
+      const partition = venue.partitionOf(seatNo);
       seats.set(partition, [...(seats.get(partition) ?? []), seatNo]);
     }
   });

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { createBestSeats } from '../../src/booking/best-seats.ts';
 import { type AdmittedBuyer, createBooking } from '../../src/booking/booking.ts';
 import type { BookingDeps } from '../../src/booking/deps.ts';
-import type { House } from '../../src/catalogue/events.ts';
-import { wholeHouse } from '../../src/catalogue/partitions.ts';
+import type { Venue } from '../../src/catalogue/events.ts';
+import { wholeVenue } from '../../src/catalogue/partitions.ts';
 import { assignSeatNos, planLayout, planSeats } from '../../src/core/plan-layout.ts';
 import { noRights } from '../../src/core/prices.ts';
 import { type EventRecord, eventSettingsDefault } from '../../src/orders/record.ts';
@@ -17,12 +17,12 @@ assert.ok(imported.kind !== 'refused');
 const { plan } = imported;
 const layout = planLayout(plan, assignSeatNos(null, plan));
 const seats = planSeats(plan);
-const house: House = {
+const venue: Venue = {
   layoutHash: 'x',
   layout,
   seats,
   byGuid: new Map(),
-  partitions: wholeHouse,
+  partitions: wholeVenue,
   partitionOf: () => 0,
 };
 const event = {
@@ -44,7 +44,7 @@ test('no seat that this process granted is offered again while the published bit
   const best = bestAt([1, 1]);
   const gone = new Set<number>();
   for (let buyer = 0; buyer < 150; buyer++) {
-    const found = best.find(event, house, wish, nothing, 1);
+    const found = best.find(event, venue, wish, nothing, 1);
     assert.ok(found, `buyer ${buyer} finds seats`);
     if (found.claim.kind !== 'groups') break;
     for (const seat of found.claim.groups.flat())
@@ -63,18 +63,18 @@ test('seats that came back are offered with the next publishing, although the bi
     event,
     seats.map(({ seatNo }) => seatNo),
   );
-  assert.equal(best.find(event, house, wish, nothing, 1), null);
+  assert.equal(best.find(event, venue, wish, nothing, 1), null);
   version[1] = 2;
-  assert.ok(best.find(event, house, wish, nothing, 1));
+  assert.ok(best.find(event, venue, wish, nothing, 1));
 });
 
 test('seats without a price, and excluded ones, are not offered', () => {
   const [only] = plan.categories;
   const cheap = { ...event, prices: { [only!.name]: 100 } };
-  const found = bestAt([1, 1]).find(cheap, house, wish, nothing, 1);
+  const found = bestAt([1, 1]).find(cheap, venue, wish, nothing, 1);
   assert.ok(found?.claim.kind === 'groups');
   for (const seat of found.claim.groups.flat()) assert.equal(seats[seat]!.category, only!.name);
-  const rest = bestAt([1, 1]).find(event, house, wish, { ...nothing, seats: new Set(found.considered) }, 2);
+  const rest = bestAt([1, 1]).find(event, venue, wish, { ...nothing, seats: new Set(found.considered) }, 2);
   assert.ok(rest);
   const excluded = new Set(found.considered);
   for (const seat of rest.considered) assert.ok(!excluded.has(seat));
@@ -82,7 +82,7 @@ test('seats without a price, and excluded ones, are not offered', () => {
 
 test('best available: all candidates of a claim lie in one partition, and none in one that is left out', () => {
   const [first] = plan.sections;
-  const apart: House = { ...house, partitionOf: (seat) => (seats[seat]!.sectionId === first!.id ? 1 : 0) };
+  const apart: Venue = { ...venue, partitionOf: (seat) => (seats[seat]!.sectionId === first!.id ? 1 : 0) };
   const best = bestAt([1, 1]);
   const seen = new Set<number>();
   for (let buyer = 0; buyer < 60; buyer++) {
@@ -106,13 +106,13 @@ test('a seat that a hold took is not offered on the page of an order either: one
   const deps = {
     arbiter: { hold: async () => ({ kind: 'granted', hold, repeated: false }) },
     credentials: { holdIdOf: () => 'h', holdPlaceOf: () => null },
-    events: { house: async () => house },
+    events: { venue: async () => venue },
     published: { get: () => ({ bytes, version: [1, 1] }) },
     clock: { monotonic: () => 0 },
     random: seededRandom(7),
   } as unknown as BookingDeps;
   const booking = createBooking(deps);
-  const nearest = () => booking.nearest(event, house, { kind: 'seats', seats: [3, 4] }, [], null);
+  const nearest = () => booking.nearest(event, venue, { kind: 'seats', seats: [3, 4] }, [], null);
   assert.deepEqual(nearest(), [3, 4]);
   const buyer = {
     pass: { visitor: 'v', expiresAt: 1_000 },

@@ -14,7 +14,7 @@ const spaced = (text: string) => text.replaceAll('\u00a0', ' ');
 const eventTime = (at: number | string, zone: string) => spaced(format.eventTime(at, zone));
 const shortEventTime = (at: number | string, zone: string) => spaced(format.shortEventTime(at, zone));
 
-test('pages say when an event is by the house’s clock, word for word as its mail and its ticket do', () => {
+test('pages say when an event is by the venue’s clock, word for word as its mail and its ticket do', () => {
   const at = Date.parse('2026-12-05T18:30:00Z');
   assert.equal(eventTime(at, 'Europe/Berlin'), 'Saturday, 5 December 2026, 19:30 CET');
   assert.equal(shortEventTime('2026-12-05T23:30:00Z', 'Europe/Berlin'), '6 Dec 2026, 00:30 CET');

@@ -210,7 +210,7 @@ function waitAsAsked({ random }: World, { body }: Answer): number {
   return Math.min(Math.max(asked, 250), 30_000) * (0.85 + random.int(300) / 1_000);
 }
 
-/** Some seats that everybody wants: the first of the house. */
+/** Some seats that everybody wants: the first of the venue. */
 function hotSeats(quantity: number, random: Random): number[] {
   const first = random.int(hotSeatCount);
   return Array.from({ length: quantity }, (_, index) => first + index);

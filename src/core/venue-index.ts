@@ -2,7 +2,7 @@ import { assert } from './outcome.ts';
 import type { AreaShape, Layout, LayoutRow, LayoutSection, SeatNo } from './seat-map.ts';
 
 /** A section as best available sees it. */
-export interface HouseSection {
+export interface VenueSection {
   id: string;
   name: string;
   kind: 'seated' | 'ga';
@@ -13,7 +13,7 @@ export interface HouseSection {
   category: number;
   /** All seats, for a section that is sold whole. */
   seats: SeatNo[];
-  /** Its runs are [runFirst, runEnd) of the house's runs. */
+  /** Its runs are [runFirst, runEnd) of the venue's runs. */
   runFirst: number;
   runEnd: number;
   /** The middle of its rows' seats, and how far from there any of them is at most. */
@@ -23,13 +23,13 @@ export interface HouseSection {
 }
 
 /**
- * The house made ready for asking again and again which seats are best: about 25 bytes a seat. A run is a stretch of seats
+ * The venue made ready for asking again and again which seats are best: about 25 bytes a seat. A run is a stretch of seats
  * that are each other's neighbours, in row order: no aisle and no gap in it.
  */
-export interface House {
+export interface VenueIndex {
   seatCount: number;
   categories: string[];
-  sections: HouseSection[];
+  sections: VenueSection[];
   sectionIndex: ReadonlyMap<string, number>;
   /** Indexed by seat_no, in tenths of a plan unit. Section and category are -1 if the layout does not have the seat. */
   x: Float32Array;
@@ -47,7 +47,7 @@ export interface House {
   runSeats: Int32Array;
   runStart: Int32Array;
   runSection: Int16Array;
-  /** The row that a run is part of: numbered through the house, ascending within a section. */
+  /** The row that a run is part of: numbered through the venue, ascending within a section. */
   runRow: Int32Array;
   /** Run numbers by their best seat's quality. */
   runOrder: Int32Array;
@@ -66,12 +66,12 @@ const focusLabels =
   /stage|pitch|field|court|rink|\bice\b|arena floor|b[uü]hne|spielfeld|sc[eè]ne|escenario|podium/i;
 
 /** Decodes a layout once. Throws an assertion when its seat numbers do not fit its rows. */
-export function createHouse(layout: Layout): House {
+export function createVenueIndex(layout: Layout): VenueIndex {
   const n = layout.seatCount;
-  const house = {
+  const venue = {
     seatCount: n,
     categories: layout.categories.map((category) => category.name),
-    sections: [] as HouseSection[],
+    sections: [] as VenueSection[],
     sectionIndex: new Map(layout.sections.map((section, i) => [section.id, i])),
     x: new Float32Array(n),
     y: new Float32Array(n),
@@ -90,16 +90,16 @@ export function createHouse(layout: Layout): House {
     for (const row of section.rows) {
       const seats = numbers.slice(at, at + row.labels.length);
       at += row.labels.length;
-      placeRow(house, row, seats, index);
-      pushRuns(runs, house, row, seats, index, rowNo++);
-      if (row === section.rows[0] && seats.length > 0) firstRows.push(centreOf(house, seats));
+      placeRow(venue, row, seats, index);
+      pushRuns(runs, venue, row, seats, index, rowNo++);
+      if (row === section.rows[0] && seats.length > 0) firstRows.push(centreOf(venue, seats));
     }
     assert(
       section.kind === 'ga' || at === numbers.length,
       `section ${section.id} has a number for each seat`,
     );
-    if (section.kind === 'ga') for (const seat of numbers) placeUnit(house, section, seat, index);
-    house.sections.push({
+    if (section.kind === 'ga') for (const seat of numbers) placeUnit(venue, section, seat, index);
+    venue.sections.push({
       id: section.id,
       name: section.name,
       kind: section.kind,
@@ -109,28 +109,28 @@ export function createHouse(layout: Layout): House {
       seats: section.sellAsUnit ? numbers : [],
       runFirst,
       runEnd: runs.section.length,
-      ...extentOf(house, section.kind === 'ga' ? [] : numbers),
+      ...extentOf(venue, section.kind === 'ga' ? [] : numbers),
     });
   });
-  rate(house, layout, runs, focusOf(layout, firstRows));
-  const ordered = orderRuns(house, runs);
-  const bestOf = ({ runFirst, runEnd }: HouseSection) =>
+  rate(venue, layout, runs, focusOf(layout, firstRows));
+  const ordered = orderRuns(venue, runs);
+  const bestOf = ({ runFirst, runEnd }: VenueSection) =>
     Math.min(...ordered.runBest.subarray(runFirst, runEnd));
-  const sectionOrder = [...house.sections.keys()].sort(
-    (a, b) => bestOf(house.sections[a]!) - bestOf(house.sections[b]!) || a - b,
+  const sectionOrder = [...venue.sections.keys()].sort(
+    (a, b) => bestOf(venue.sections[a]!) - bestOf(venue.sections[b]!) || a - b,
   );
-  return { ...house, ...ordered, sectionOrder };
+  return { ...venue, ...ordered, sectionOrder };
 }
 
-function extentOf(house: Placed, seats: readonly SeatNo[]): Pick<HouseSection, 'x' | 'y' | 'span'> {
+function extentOf(venue: Placed, seats: readonly SeatNo[]): Pick<VenueSection, 'x' | 'y' | 'span'> {
   if (seats.length === 0) return { x: 0, y: 0, span: 0 };
-  const [x, y] = centreOf(house, seats);
+  const [x, y] = centreOf(venue, seats);
   let span = 0;
-  for (const seat of seats) span = Math.max(span, Math.hypot(house.x[seat]! - x, house.y[seat]! - y));
+  for (const seat of seats) span = Math.max(span, Math.hypot(venue.x[seat]! - x, venue.y[seat]! - y));
   return { x, y, span };
 }
 
-type Placed = Pick<House, 'x' | 'y' | 'section' | 'category' | 'quality' | 'reserved'>;
+type Placed = Pick<VenueIndex, 'x' | 'y' | 'section' | 'category' | 'quality' | 'reserved'>;
 interface RunList {
   seats: SeatNo[];
   start: number[];
@@ -142,38 +142,38 @@ function seatNumbers(section: LayoutSection): SeatNo[] {
   return section.seats.flatMap(([first, count]) => Array.from({ length: count }, (_, i) => first + i));
 }
 
-function placeRow(house: Placed, row: LayoutRow, seats: SeatNo[], section: number): void {
+function placeRow(venue: Placed, row: LayoutRow, seats: SeatNo[], section: number): void {
   let x = 0;
   let y = 0;
   seats.forEach((seat, i) => {
     x += row.x[i]!;
     y += row.y[i]!;
-    house.x[seat] = x;
-    house.y[seat] = y;
-    house.section[seat] = section;
-    house.category[seat] = typeof row.category === 'number' ? row.category : row.category[i]!;
+    venue.x[seat] = x;
+    venue.y[seat] = y;
+    venue.section[seat] = section;
+    venue.category[seat] = typeof row.category === 'number' ? row.category : row.category[i]!;
   });
   const { accessible = [], companion = [], 'restricted-view': restricted = [] } = row.attributes ?? {};
-  for (const i of [...accessible, ...companion]) house.reserved[seats[i]!] = 1;
-  for (const i of restricted) house.quality[seats[i]!] = restrictedViewPenalty;
+  for (const i of [...accessible, ...companion]) venue.reserved[seats[i]!] = 1;
+  for (const i of restricted) venue.quality[seats[i]!] = restrictedViewPenalty;
 }
 
-function placeUnit(house: Placed, section: LayoutSection, seat: SeatNo, index: number): void {
-  house.x[seat] = section.center[0];
-  house.y[seat] = section.center[1];
-  house.section[seat] = index;
-  house.category[seat] = section.category;
+function placeUnit(venue: Placed, section: LayoutSection, seat: SeatNo, index: number): void {
+  venue.x[seat] = section.center[0];
+  venue.y[seat] = section.center[1];
+  venue.section[seat] = index;
+  venue.category[seat] = section.category;
 }
 
 function pushRuns(
   runs: RunList,
-  house: Placed,
+  venue: Placed,
   row: LayoutRow,
   seats: SeatNo[],
   section: number,
   rowNo: number,
 ): void {
-  const gaps = seats.slice(1).map((seat, i) => between(house, seats[i]!, seat));
+  const gaps = seats.slice(1).map((seat, i) => between(venue, seats[i]!, seat));
   const usual = [...gaps].sort((a, b) => a - b)[Math.floor(gaps.length / 2)] ?? 0;
   const breaks = new Set(row.breaks);
   seats.forEach((seat, i) => {
@@ -206,11 +206,11 @@ function shapeCentre(shape: AreaShape): [number, number] {
   return [mean(shape.points.map((p) => p[0])), mean(shape.points.map((p) => p[1]))];
 }
 
-function rate(house: Placed, layout: Layout, runs: RunList, focus: [number, number]): void {
-  const away = (seat: SeatNo) => Math.hypot(house.x[seat]! - focus[0], house.y[seat]! - focus[1]);
+function rate(venue: Placed, layout: Layout, runs: RunList, focus: [number, number]): void {
+  const away = (seat: SeatNo) => Math.hypot(venue.x[seat]! - focus[0], venue.y[seat]! - focus[1]);
   let farthest = 1;
   for (const seat of runs.seats) farthest = Math.max(farthest, away(seat));
-  for (const seat of runs.seats) house.quality[seat]! += away(seat) / farthest;
+  for (const seat of runs.seats) venue.quality[seat]! += away(seat) / farthest;
   for (const section of layout.sections) {
     let at = 0;
     const numbers = seatNumbers(section);
@@ -218,14 +218,14 @@ function rate(house: Placed, layout: Layout, runs: RunList, focus: [number, numb
       const middle = (labels.length - 1) / 2;
       for (let i = 0; i < labels.length; i++) {
         const off = middle === 0 ? 0 : Math.abs(i - middle) / middle;
-        house.quality[numbers[at + i]!]! += rowMiddleWeight * off;
+        venue.quality[numbers[at + i]!]! += rowMiddleWeight * off;
       }
       at += labels.length;
     }
   }
 }
 
-function orderRuns(house: Placed, runs: RunList) {
+function orderRuns(venue: Placed, runs: RunList) {
   const count = runs.section.length;
   const runBest = new Float32Array(count).fill(Number.POSITIVE_INFINITY);
   const runSpan = new Float32Array(count);
@@ -233,8 +233,8 @@ function orderRuns(house: Placed, runs: RunList) {
     const first = runs.seats[runs.start[run]!]!;
     for (let i = runs.start[run]!; i < runs.start[run + 1]!; i++) {
       const seat = runs.seats[i]!;
-      runBest[run] = Math.min(runBest[run]!, house.quality[seat]!);
-      runSpan[run] = Math.max(runSpan[run]!, between(house, first, seat));
+      runBest[run] = Math.min(runBest[run]!, venue.quality[seat]!);
+      runSpan[run] = Math.max(runSpan[run]!, between(venue, first, seat));
     }
   }
   return {
@@ -248,12 +248,12 @@ function orderRuns(house: Placed, runs: RunList) {
   };
 }
 
-export function centreOf(house: Pick<House, 'x' | 'y'>, seats: readonly SeatNo[]): [number, number] {
-  return [mean(seats.map((seat) => house.x[seat]!)), mean(seats.map((seat) => house.y[seat]!))];
+export function centreOf(venue: Pick<VenueIndex, 'x' | 'y'>, seats: readonly SeatNo[]): [number, number] {
+  return [mean(seats.map((seat) => venue.x[seat]!)), mean(seats.map((seat) => venue.y[seat]!))];
 }
 
-export function between(house: Pick<House, 'x' | 'y'>, a: SeatNo, b: SeatNo): number {
-  return Math.hypot(house.x[a]! - house.x[b]!, house.y[a]! - house.y[b]!);
+export function between(venue: Pick<VenueIndex, 'x' | 'y'>, a: SeatNo, b: SeatNo): number {
+  return Math.hypot(venue.x[a]! - venue.x[b]!, venue.y[a]! - venue.y[b]!);
 }
 
 function mean(values: number[]): number {
