@@ -74,6 +74,16 @@ export async function main(argv: readonly string[]): Promise<number> {
     .addHelpText('after', exitCodesText)
     .showHelpAfterError('(--help shows how)')
     .exitOverride()
+    .configureHelp({
+      optionDescription: ({ description, mandatory, defaultValue }) =>
+        [
+          description,
+          mandatory ? '(required)' : '',
+          defaultValue === undefined ? '' : `(default: ${defaultValue})`,
+        ]
+          .filter(Boolean)
+          .join(' '),
+    })
     .configureOutput({ writeErr: (text) => process.stderr.write(text) });
 
   program

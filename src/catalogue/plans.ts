@@ -220,10 +220,12 @@ function summaryOf(row: PlanRow): PlanSummary {
   };
 }
 
-/** A url-safe name: latin letters and digits kept, everything else a dash; a name without any becomes `plan`. */
+/** A url-safe name: Latin letters (without accents) and digits kept, everything else a dash; a name without any becomes `plan`. */
 export function slugOf(name: string): string {
   const slug = name
     .normalize('NFKD')
+    // Accents: é becomes e.
+    .replace(/\p{M}/gu, '')
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')
     .replace(/^-+|-+$/g, '')

@@ -46,12 +46,20 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     if (status < 400) return body as OutputOf<One>;
     const refusal = body as Refusal;
     const say = harmless.includes(refusal.code) ? context.print : context.fail;
-    say([refusal.detail, ...more(refusal)].join('\n'));
+    say([refusal.detail, ...optionOf(refusal), ...more(refusal)].join('\n'));
     return null;
   } finally {
     await closeOpened();
     await close();
   }
+}
+
+/** The option that the field of a refusal was given by. */
+function optionOf({ field }: Refusal): string[] {
+  const name = typeof field === 'string' ? /^\/([a-z]+[a-zA-Z]*)$/.exec(field)?.[1] : undefined;
+  return name === undefined
+    ? []
+    : [`(option --${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)})`];
 }
 
 /** Connections beyond the database are opened by the operations that need them. */

@@ -138,7 +138,7 @@ export function registerEventCommands(program: Command, context: CliContext): vo
     .command('block')
     .description('Take seats out of the sale; those that a buyer has are listed, not taken.')
     .argument('<event>')
-    .argument('<seats...>', 'seat_guids')
+    .argument('<seats...>', 'seat_guids, as "onsale plan show PLAN --export" lists them')
     .requiredOption('--reason <text>', 'why')
     .option('--json', 'print JSON')
     .action((id: string, seats: string[], flags: JsonFlag & { reason: string }) =>

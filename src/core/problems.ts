@@ -293,7 +293,7 @@ export const problemCodes = {
       'Settle the warnings listed (fix the plan and import it again), or publish with acceptWarnings=true. Nothing was published.',
   },
   unknown_plan: { status: 404, title: 'No such plan', advice: 'Import the plan first.' },
-  event_exists: { status: 409, title: 'Event exists', advice: 'Choose another address for the event.' },
+  event_exists: { status: 409, title: 'Event exists', advice: 'Choose another id for the event.' },
   seats_in_use: {
     status: 409,
     title: 'Seats in use',

@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { linePattern } from '../core/line.ts';
 import { Problem, type ProblemCode, type ProblemOptions, problemCodes } from '../core/problems.ts';
+import { currencyPattern, eventPattern, uuidPattern } from '../operate/operation.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
 import type { Problem as ProblemDocument } from './api-types.ts';
@@ -77,6 +78,23 @@ export function answerOf(error: unknown): { code: ProblemCode; options: ProblemO
 
 const lineWords = 'has to be one line of text: no line ends, no control characters, not only blanks';
 
+/** What a text has to look like. Null where the schema's own message says it. */
+function formWords(params: { pattern?: unknown; format?: unknown } | undefined): string | null {
+  if (params?.format === 'date-time') return 'has to be a time as 2030-05-01T19:00:00Z';
+  switch (params?.pattern) {
+    case linePattern:
+      return lineWords;
+    case uuidPattern:
+      return 'has to be an id as 0b1d0000-0000-4000-8000-000000000000';
+    case eventPattern:
+      return 'has to be 1 to 40 characters of a-z, 0-9 and dashes';
+    case currencyPattern:
+      return 'has to be three capital letters, as EUR';
+    default:
+      return null;
+  }
+}
+
 /** The allowed values of a field with an enumeration. Null for other fields. */
 function choiceWords(validation: NonNullable<FastifyError['validation']>): string | null {
   const [first] = validation;
@@ -102,8 +120,8 @@ function fieldOf(
   const missing = first.params?.missingProperty;
   const place = typeof missing === 'string' ? `${first.instancePath}/${missing}` : first.instancePath;
   const field = context === 'body' || context === undefined ? place || '/' : place.replace(/^\//, '');
-  const said = first.params?.pattern === linePattern ? lineWords : (choiceWords(validation) ?? first.message);
-  const what = typeof missing === 'string' ? 'is missing' : (said ?? 'is not valid');
+  const words = formWords(first.params) ?? choiceWords(validation) ?? first.message;
+  const what = typeof missing === 'string' ? 'is missing' : (words ?? 'is not valid');
   return { field, detail: `${context === 'body' ? 'The body field' : 'The parameter'} ${field} ${what}.` };
 }
 

@@ -66,7 +66,11 @@ async function seatsOf({ events }: OperateDeps, id: string, named: readonly (num
   const venue = await events.venue(event);
   const seats = named.map((seat, index): SeatNo => {
     const no = typeof seat === 'number' ? seat : venue.byGuid.get(seat);
-    if (no === undefined || !venue.seats[no]) throw problem('unknown_seat', { field: `/seats/${index}` });
+    if (no === undefined || !venue.seats[no])
+      throw problem('unknown_seat', {
+        field: `/seats/${index}`,
+        detail: `The event has no seat ${seat}. The plan names its seats by seat_guid.`,
+      });
     return no;
   });
   return { event: event.eventNo, seats };

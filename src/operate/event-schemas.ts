@@ -7,7 +7,7 @@ import { planLimits } from '../core/seat-map.ts';
 import type { EventRecord } from '../orders/record.ts';
 import { queueShardsMax } from '../waiting-room/waiting-room.ts';
 import { limitSchemas } from './limits.ts';
-import { eventPattern, Instant, iso, nullable, oneLine } from './operation.ts';
+import { currencyPattern, eventPattern, Instant, iso, nullable, oneLine } from './operation.ts';
 
 // An event as the organiser gives and sees it.
 
@@ -53,7 +53,7 @@ export const CreateEventBody = Type.Object({
   ),
   name: oneLine(200),
   plan: Type.String({ maxLength: 60, description: 'Id of a stored plan.' }),
-  currency: Type.String({ pattern: '^[A-Z]{3}$', description: 'ISO 4217.' }),
+  currency: Type.String({ pattern: currencyPattern, description: 'ISO 4217.' }),
   prices: Type.Record(CategoryName, Price, {
     description: 'Full price by category; each category of the plan that seats are in needs one.',
   }),

@@ -12,7 +12,7 @@ import { logAction } from '../orders/action-log.ts';
 import { eventSettingsDefault } from '../orders/record.ts';
 import { CountsSchema, StatusSchema } from '../read-path/published.ts';
 import type { OperateDeps } from './deps.ts';
-import { eventOf } from './event-of.ts';
+import { eventOf, unknownPlan } from './event-of.ts';
 import { Controls, CreateEventBody, EventView, eventView } from './event-schemas.ts';
 import { checkedCooldown } from './limits.ts';
 import { EventParams, Instant, iso, nullable, operation, timeOf } from './operation.ts';
@@ -87,8 +87,12 @@ export const createEvent = operation({
       },
       redisServers: deps.redisServers,
     });
-    if (outcome.kind === 'exists') throw problem('event_exists', { field: '/id' });
-    if (outcome.kind === 'unknown_plan') throw problem('unknown_plan', { field: '/plan' });
+    if (outcome.kind === 'exists')
+      throw problem('event_exists', {
+        field: '/id',
+        detail: `There is an event ${body.id} already. Choose another id.`,
+      });
+    if (outcome.kind === 'unknown_plan') throw unknownPlan(body.plan, '/plan');
     if (outcome.kind === 'no_price') throw noPrice(outcome.categories, 'created');
     if (outcome.kind === 'partitions_refused')
       throw fieldFault(`/partitions${outcome.place}`, outcome.sentence);

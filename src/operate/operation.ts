@@ -87,6 +87,7 @@ export const Instant = Type.String({ format: 'date-time', maxLength: 40 });
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
 export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
+export const currencyPattern = '^[A-Z]{3}$';
 export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
 export const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
 

@@ -5,7 +5,7 @@ import { counted } from '../core/counted.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
 import type { OperateDeps } from './deps.ts';
-import { eventOf } from './event-of.ts';
+import { eventOf, unknownPlan } from './event-of.ts';
 import { noPrice } from './events.ts';
 import { EventParams, Instant, iso, isSet, nullable, operation, QueryFlag } from './operation.ts';
 
@@ -164,7 +164,7 @@ export const replan = operation({
       case 'dry_run':
         return outcome;
       case 'unknown':
-        throw problem('unknown_plan');
+        throw unknownPlan(plan);
       case 'not_published':
         throw problem('phase_impossible', { detail: 'Publish the event first.' });
       case 'conflict':

@@ -123,7 +123,7 @@ export const getOrder = operation({
     const { events } = deps;
     const { orders, refundRecord, reversals } = await deps.openRefunds();
     const order = await orders.findOrder(id);
-    if (!order) throw problem('unknown_order');
+    if (!order) throw unknownOrder(id);
     const [tickets, refunds, returned, reversed] = await Promise.all([
       refundRecord.paidTickets(order.eventNo, order.order),
       refundRecord.ofOrder(order.order),
@@ -209,11 +209,11 @@ export const refundOrder = operation({
       });
     const request = { tickets, fees, goodwill, pays };
     const { refunds } = await deps.openRefunds();
-    if (body.preview) return previewView(await refunds.preview(order, request));
+    if (body.preview) return previewView(order, await refunds.preview(order, request));
     const requestKey = caller.requestKey();
     const { reason, seats = 'release' } = body;
     const outcome = await refunds.make({ ...request, order, requestKey, actor: caller.actor, reason, seats });
-    if (outcome.kind !== 'made' && outcome.kind !== 'repeated') throw problemOfRefund(outcome);
+    if (outcome.kind !== 'made' && outcome.kind !== 'repeated') throw problemOfRefund(order, outcome);
     caller.status(outcome.kind === 'made' ? 201 : 200);
     return { ...refundView(outcome.refund), orderState: outcome.order.state };
   },
@@ -273,19 +273,24 @@ export const settleRefund = operation({
   },
 });
 
-function previewView(outcome: RefundPreview) {
-  if (outcome.kind !== 'refund') throw problemOfRefund(outcome);
+function previewView(order: string, outcome: RefundPreview) {
+  if (outcome.kind !== 'refund') throw problemOfRefund(order, outcome);
   const { kind: _kind, last, ...sums } = outcome;
   return { preview: true as const, ...sums, orderEnds: last };
 }
 
+function unknownOrder(order: string): Problem {
+  return problem('unknown_order', { detail: `There is no order ${order}.` });
+}
+
 /** Why nothing was refunded. */
 function problemOfRefund(
+  order: string,
   outcome: Exclude<RefundOutcome, { kind: 'made' | 'repeated' }> | Exclude<RefundPreview, { kind: 'refund' }>,
 ): Problem {
   switch (outcome.kind) {
     case 'unknown_order':
-      return problem('unknown_order');
+      return unknownOrder(order);
     case 'mismatch':
       return problem('idempotency_mismatch');
     case 'not_paid':
@@ -293,6 +298,9 @@ function problemOfRefund(
         ...(outcome.order.state === 'confirmed' && {
           detail:
             'Its payment is not complete yet. If that does not end within a minute, decide about it on the list of payments that need a decision.',
+        }),
+        ...(outcome.order.state === 'cancelled' && {
+          detail: 'The order is cancelled: all of its tickets were refunded, or its capture was refused.',
         }),
         extra: { state: outcome.order.state },
       });

@@ -46,7 +46,7 @@ export function registerCrowdCommand(
       const event = flags.event ?? (await onlyEvent(flags.url));
       if (event === null) {
         fail(
-          `No sale answers at ${flags.url}, or there are several: start one (npm start), name it with --url and --event.`,
+          `No sale answers at ${flags.url} (npm start runs one; --url names another), or several are open: name one with --event.`,
         );
         return;
       }
