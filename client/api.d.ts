@@ -7054,7 +7054,7 @@ export interface operations {
                     "application/x-ndjson; charset=utf-8": string;
                 };
             };
-            /** @description A refused request; `code` says why. */
+            /** @description A refused request, such as unknown_event, invalid_field, busy */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7063,13 +7063,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not possible now, or a fault of the server. */
+            /** @description application/problem+json (RFC 9457) */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -7101,7 +7101,7 @@ export interface operations {
                     "application/x-ndjson; charset=utf-8": string;
                 };
             };
-            /** @description A refused request; `code` says why. */
+            /** @description A refused request, such as invalid_field, busy */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7110,13 +7110,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not possible now, or a fault of the server. */
+            /** @description application/problem+json (RFC 9457) */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -276,6 +276,13 @@ const rows: Row[] = [
     says: /e-mail address/,
   },
   {
+    feature: 'exports',
+    method: 'GET',
+    path: '/events/nowhere/exports/orders.csv',
+    command: ['export', 'orders', 'nowhere', '--out', 'never-written.csv'],
+    says: /There is no event nowhere/,
+  },
+  {
     feature: 'log of actions',
     method: 'GET',
     path: '/audit-log?limit=0',
