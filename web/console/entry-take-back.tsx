@@ -4,7 +4,7 @@ import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
 import { Field, refusal, type Said } from './fields.tsx';
 import type { EntryPlace } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.entry;
 
@@ -51,13 +51,7 @@ export function TakeBack(props: {
   };
   return (
     <Notice tone="warn">
-      <form
-        class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          void send();
-        }}
-      >
+      <form class="stack" onSubmit={submitHandler(send)}>
         <Field
           id={`${id}-why`}
           focus
