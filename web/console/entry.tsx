@@ -1,4 +1,6 @@
 import { useState } from 'preact/hooks';
+import type { checkIn } from '../../src/operate/entry.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { call } from '../shared/api.ts';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -6,7 +8,7 @@ import { count, shortDateTime } from '../shared/texts/format.ts';
 import { Doubles } from './entry-doubles.tsx';
 import { sayPlace, TakeBack, type TakenBack } from './entry-take-back.tsx';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
-import type { EntryPlace, EntrySums, OrganiserEvent } from './shapes.ts';
+import type { EntrySums, OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
 import { submitHandler, useAnswer } from './use-request.ts';
 
@@ -15,13 +17,7 @@ const words = consoleTexts.entry;
 const turnedAway = { tone: 'bad' as const, title: words.notIn };
 const codeField = 'entry-code';
 
-type Answer =
-  | { result: 'valid'; ticket: string; at: string; seat: EntryPlace | null }
-  | { result: 'used'; ticket: string; at: string; gate: string | null; seat: EntryPlace | null }
-  | { result: 'undone' }
-  | { result: 'revoked'; why: string }
-  | { result: 'other_event'; eventName: string | null }
-  | { result: 'forged' };
+type Answer = OutputOf<typeof checkIn>;
 
 /** Check-in: how many came in, manual check-in (a scanner that types like a keyboard works too), and corrections. */
 export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean }) {

@@ -10,6 +10,7 @@ import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { go, hashOf, placeOfEvent } from './place.ts';
 import { Fact } from './report.tsx';
 import type { OpenPayment, OpenPaymentList, OrganiserEvent } from './shapes.ts';
+import { submitHandler } from './use-request.ts';
 
 const words = consoleTexts.payments;
 /** The worker has looked by then. */
@@ -206,11 +207,7 @@ function Noted(props: {
       </p>
       <form
         class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          if (note.trim() === '') return setMissing(true);
-          void props.onYes(note.trim());
-        }}
+        onSubmit={submitHandler(() => (note.trim() === '' ? setMissing(true) : props.onYes(note.trim())))}
       >
         <Field
           id={`note-${props.entry}`}

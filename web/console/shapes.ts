@@ -1,6 +1,6 @@
 import type { PlanProblem, PlanReport } from '../../src/core/plan-report.ts';
 import type { getCancellation } from '../../src/operate/cancellation.ts';
-import type { getEntries, undoCheckIn } from '../../src/operate/entry.ts';
+import type { getEntries } from '../../src/operate/entry.ts';
 import type { changeOnSale, getEventControls } from '../../src/operate/events.ts';
 import type { listMails } from '../../src/operate/mails.ts';
 import type { OutputOf } from '../../src/operate/operation.ts';
@@ -28,6 +28,5 @@ export type OpenPayment = OpenPaymentList['entries'][number];
 export type MailList = OutputOf<typeof listMails>;
 export type Mail = MailList['mails'][number];
 export type EntrySums = OutputOf<typeof getEntries>;
-export type EntryPlace = NonNullable<OutputOf<typeof undoCheckIn>['seat']>;
 
 export type { PlanProblem, PlanReport };
