@@ -76,7 +76,7 @@ function registerCorrectionCommands(ticket: Command, context: CliContext): void 
     .command('undo')
     .description('Take back a check-in that was a mistake: the ticket may be used again.')
     .argument('<code>', 'what the QR code shows; or the id of the ticket, with --event')
-    .requiredOption('--reason <text>', 'why; in the log of actions')
+    .requiredOption('--reason <text>', 'why; in the action log')
     .option('--event <event>', 'whose ticket it is')
     .option('--at <time>', 'ISO 8601: the check-in of that time; its first use when absent')
     .option('--json', 'print JSON')

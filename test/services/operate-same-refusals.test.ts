@@ -283,7 +283,7 @@ const rows: Row[] = [
     says: /There is no event nowhere/,
   },
   {
-    feature: 'log of actions',
+    feature: 'action log',
     method: 'GET',
     path: '/audit-log?limit=0',
     command: ['log', '--limit', '0'],
