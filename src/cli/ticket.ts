@@ -16,7 +16,7 @@ import {
   verifyTicketCode,
 } from '../fulfilment/ticket-code.ts';
 import { checkIn, getGateList, undoCheckIn, uploadScans } from '../operate/entry.ts';
-import type { OutputOf } from '../operate/operation.ts';
+import { type OutputOf, uuidPattern } from '../operate/operation.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { call } from './call.ts';
 import type { CliContext } from './context.ts';
@@ -224,7 +224,7 @@ function seatText({ seat }: { seat: Omit<Place, 'seat'> | null }): string {
   return seat ? placeText(seat) : 'a seat that the plan does not have any more';
 }
 
-const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const uuidForm = new RegExp(uuidPattern);
 
 async function undoCommand(context: CliContext, text: string, flags: UndoFlags): Promise<void> {
   const { reason, at, event, json } = flags;
