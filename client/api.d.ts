@@ -1164,7 +1164,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The log of actions: what operators did, newest first
+         * The action log: what operators did, newest first
          * @description `next` is the `before` of the next page, null on the last one. Entries that are written meanwhile are on no later page: start again to see them.
          */
         get: operations["listActions"];
@@ -7054,7 +7054,7 @@ export interface operations {
                     "application/x-ndjson; charset=utf-8": string;
                 };
             };
-            /** @description A refused request; `code` says why. */
+            /** @description A refused request, such as unknown_event, invalid_field, busy */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7063,13 +7063,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not possible now, or a fault of the server. */
+            /** @description application/problem+json (RFC 9457) */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -7101,7 +7101,7 @@ export interface operations {
                     "application/x-ndjson; charset=utf-8": string;
                 };
             };
-            /** @description A refused request; `code` says why. */
+            /** @description A refused request, such as invalid_field, busy */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7110,13 +7110,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not possible now, or a fault of the server. */
+            /** @description application/problem+json (RFC 9457) */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -7150,17 +7150,28 @@ export interface operations {
                 content: {
                     "application/json": {
                         /** @enum {unknown} */
-                        result: "valid" | "used" | "revoked" | "undone" | "other_event" | "forged";
-                        /** @description Of `revoked` and `forged`. */
-                        why?: string;
+                        result: "valid" | "used" | "undone";
                         repeated?: boolean;
                         /** Format: date-time */
-                        at?: string;
-                        gate?: string | null;
+                        at: string;
+                        gate: string | null;
                         /** @description The ticket type. */
-                        kind?: string;
-                        event?: string | null;
-                        eventName?: string | null;
+                        kind: string;
+                        event: string;
+                        eventName: string;
+                        ticket: string;
+                        seat: {
+                            seat: number;
+                            section: string;
+                            row: string;
+                            number: string;
+                        } | null;
+                    } | {
+                        /** @enum {string} */
+                        result: "revoked";
+                        why: string;
+                        event?: string;
+                        eventName?: string;
                         ticket?: string;
                         seat?: {
                             seat: number;
@@ -7168,6 +7179,16 @@ export interface operations {
                             row: string;
                             number: string;
                         } | null;
+                    } | {
+                        /** @enum {string} */
+                        result: "other_event";
+                        event: string | null;
+                        eventName: string | null;
+                    } | {
+                        /** @enum {string} */
+                        result: "forged";
+                        /** @enum {unknown} */
+                        why: "unreadable" | "other_key" | "forged";
                     };
                 };
             };
@@ -7438,7 +7459,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description A refused request */
+            /** @description A refused request, such as not_found */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7496,7 +7517,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description A refused request, such as unknown_event */
+            /** @description A refused request, such as unknown_event, not_found */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

@@ -135,7 +135,7 @@ BEGIN
   IF r.state = 'done' THEN
     PERFORM order_happened(o, 'refund.succeeded', jsonb_build_object('refund', p_refund, 'amount', 0, 'tickets', v_wanted));
   END IF;
-  -- Cancelling the event has one audit entry for all of its orders.
+  -- Cancelling the event has one entry of the action log for all of its orders.
   IF NOT p_cancellation THEN
     INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'refund', o.event_no, jsonb_build_object(
       'order', p_order, 'refund', p_refund, 'tickets', cardinality(v_wanted), 'amount', r.amount, 'goodwill', r.goodwill,

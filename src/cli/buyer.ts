@@ -69,7 +69,7 @@ function reportLines(report: ForgetReport, dryRun: boolean): string[] {
     'Kept, without a name:',
     `  ${counted(kept.orders, 'order')} with seats and amounts (${sums.join('; ') || 'nothing paid'}), ${counted(kept.refunds, 'refund')}: bookkeeping`,
     `  ${counted(kept.tickets, 'ticket')}, ${kept.validTickets} of them valid, ${kept.entries} used at the door: seats are sold once`,
-    `  ${counted(kept.auditEntries, 'entry', 'entries')} of the log of actions: who did what; no buyer is named`,
+    `  ${counted(kept.auditEntries, 'entry', 'entries')} of the action log: who did what; no buyer is named`,
     `Kept elsewhere, not by us: ${counted(kept.payments.length, 'payment')} at the payment provider${
       kept.payments.length > 0 ? ` (${kept.payments.join(', ')})` : ''
     }, mails that were sent, backups.`,

@@ -33,7 +33,7 @@ export function registerCodeCommands(program: Command, context: CliContext): voi
     .description('Access codes: they open locked categories and ticket types of an event, and its presale.');
   code
     .command('create')
-    .description('Make a batch of codes, all or none; prints them, one a line. It is in the log of actions.')
+    .description('Make a batch of codes, all or none; prints them, one a line. It is in the action log.')
     .argument('<event>', 'the id in its address')
     .requiredOption('--label <name>', 'the batch’s name, for people')
     .option('--count <codes>', `generate so many, 1 to ${codeLimits.codesMax}`)
@@ -63,9 +63,7 @@ export function registerCodeCommands(program: Command, context: CliContext): voi
     );
   code
     .command('revoke')
-    .description(
-      'Revoke a batch or a code; orders that were made with them go on. It is in the log of actions.',
-    )
+    .description('Revoke a batch or a code; orders that were made with them go on. It is in the action log.')
     .argument('<event>')
     .option('--batch <batch>')
     .option('--code <code>')

@@ -29,7 +29,7 @@ export interface CliContext {
   fail(sentence: string): void;
 }
 
-/** The actor in the log of actions for what the command line does. */
+/** The actor in the action log for what the command line does. */
 export const cliActor = 'command line';
 
 /** A number for an operation. Other text is passed on unchanged, so that the operation refuses it. */

@@ -4,11 +4,12 @@ import type { Command } from 'commander';
 import { Argument, Option } from 'commander';
 import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
+import { Problem } from '../core/problems.ts';
 import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
 import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
 import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
-import { logAction } from '../orders/action-log.ts';
+import { beginExport } from '../operate/exports.ts';
 import type { Db } from '../postgres/db.ts';
 import { type CliContext, cliActor } from './context.ts';
 
@@ -46,35 +47,27 @@ export function registerExportCommand(program: Command, context: ExportContext):
 async function exportCommand(
   context: ExportContext,
   what: ExportKind,
-  id: string | undefined,
+  event: string | undefined,
   flags: ExportFlags,
 ): Promise<void> {
-  const { format, out, bom } = flags;
-  const codes = flags.codes ?? false;
+  const { format, out, bom, codes = false } = flags;
   if (codes && what !== 'tickets') return context.fail('Only tickets have codes.');
   const key = codes ? keyOf(context) : undefined;
   if (key === null) return;
   const { db, url, close } = await context.openDatabase();
   try {
-    const events = createEvents({ db, clock: context.clock });
-    const event = id === undefined ? null : await events.find(id);
-    if (id !== undefined && !event) {
-      return context.fail(`There is no event ${id}; "onsale event list" shows all.`);
-    }
     if (key && !(await recordedTicketKeys(db)).includes(ticketKeyPem(key.publicKey))) {
       return context.fail(strangeKey(context));
     }
-    const detail = { what, format, codes };
-    await logAction(db, {
-      actor: cliActor,
-      action: 'export',
-      ...(event && { event: event.eventNo }),
-      detail,
-    });
+    const events = createEvents({ db, clock: context.clock });
+    const request = { event, file: `${what}.${format}`, bom: `${bom}`, codes: `${codes}` };
+    const { wish } = await beginExport({ db, events }, request, { actor: cliActor });
     const parts = { url, events, ...(key && { ticketKey: key }) };
-    const wish = { what, format, event: event?.eventNo ?? null, codes, byteOrderMark: bom };
     const rows = await writeWhole(out, (write) => writeExport(parts, wish, write), context.progress);
-    context.print(`${counted(rows, what.slice(0, -1))} of ${id ?? 'all events'} in ${out}.`);
+    context.print(`${counted(rows, what.slice(0, -1))} of ${event ?? 'all events'} in ${out}.`);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    context.fail(error.message);
   } finally {
     await close();
   }
@@ -84,18 +77,18 @@ async function exportCommand(
 async function writeWhole(
   out: string,
   run: (write: (text: string, rows: number) => Promise<void>) => Promise<number>,
-  say: (text: string) => void,
+  report: (line: string) => void,
 ): Promise<number> {
   const part = `${out}.part`;
   // The file holds names and addresses, so only its owner may read it.
   const file = await open(part, 'w', 0o600);
-  let said = 0;
+  let reported = 0;
   try {
     const rows = await run(async (text, written) => {
       await file.writeFile(text);
-      if (written - said < progressEvery) return;
-      said = written;
-      say(`${written} …`);
+      if (written - reported < progressEvery) return;
+      reported = written;
+      report(`${written} …`);
     });
     await file.sync();
     await file.close();

@@ -76,7 +76,7 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
   limits
     .command('allow')
     .description(
-      'Except one buyer from every limit of the event, and end a cooldown. It is in the log of actions.',
+      'Except one buyer from every limit of the event, and end a cooldown. It is in the action log.',
     )
     .argument('<event>')
     .requiredOption('--reason <text>', 'why')

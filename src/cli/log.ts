@@ -12,11 +12,11 @@ interface LogFlags {
   json?: boolean;
 }
 
-/** `onsale log`: the log of actions. `onsale audit` is something else: it checks the promises. */
+/** `onsale log`: the action log. `onsale audit` is something else: it checks the promises. */
 export function registerLogCommand(program: Command, context: CliContext): void {
   program
     .command('log')
-    .description('The log of actions: what operators did, newest first. ("audit" checks the record instead.)')
+    .description('The action log: what operators did, newest first. ("audit" checks the record instead.)')
     .option('--event <event>', 'of this event only')
     .option('--limit <number>', `1 to ${actionPageMax}`, '50')
     .option('--before <entry>', 'those before this entry: go on where another call ended')

@@ -4,7 +4,7 @@ import { counted } from '../core/counted.ts';
 import { entryBounds } from '../fulfilment/entry.ts';
 import { type GateList, placeInList, readGateList } from '../fulfilment/gate-list.ts';
 import { readWrittenScans, type WrittenScan } from '../fulfilment/offline-scans.ts';
-import { placeText } from '../fulfilment/place.ts';
+import { type Place, placeText } from '../fulfilment/place.ts';
 import {
   codeRefusals,
   readTicketPublicKey,
@@ -16,7 +16,7 @@ import {
   verifyTicketCode,
 } from '../fulfilment/ticket-code.ts';
 import { checkIn, getGateList, undoCheckIn, uploadScans } from '../operate/entry.ts';
-import type { OutputOf } from '../operate/operation.ts';
+import { type OutputOf, uuidPattern } from '../operate/operation.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { call } from './call.ts';
 import type { CliContext } from './context.ts';
@@ -76,7 +76,7 @@ function registerCorrectionCommands(ticket: Command, context: CliContext): void 
     .command('undo')
     .description('Take back a check-in that was a mistake: the ticket may be used again.')
     .argument('<code>', 'what the QR code shows; or the id of the ticket, with --event')
-    .requiredOption('--reason <text>', 'why; in the log of actions')
+    .requiredOption('--reason <text>', 'why; in the action log')
     .option('--event <event>', 'whose ticket it is')
     .option('--at <time>', 'ISO 8601: the check-in of that time; its first use when absent')
     .option('--json', 'print JSON')
@@ -201,26 +201,30 @@ async function checkInCommand(
   const answer = await call(context, checkIn, { code, event, gate });
   if (!answer) return;
   if (json) context.print(JSON.stringify(answer));
-  const { result, why = '', at = '', seat, eventName } = answer;
-  const place = seat ? placeText(seat) : 'a seat that the plan does not have any more';
-  switch (result) {
+  switch (answer.result) {
     case 'valid':
-      if (!json) context.print(`Let in: ${[place, eventName].filter(Boolean).join('; ')}.`);
+      if (!json) context.print(`Let in: ${seatText(answer)}; ${answer.eventName}.`);
       return;
     case 'used':
-      return context.fail(`Used before: ${useText({ at, gate: answer.gate ?? null })} (${place}).`);
+      return context.fail(`Used before: ${useText(answer)} (${seatText(answer)}).`);
     case 'undone':
       return context.fail('This scan was taken back since. Scan the ticket again.');
     case 'revoked':
-      return context.fail(`Revoked: ${why.replaceAll('_', ' ')}.`);
+      return context.fail(`Revoked: ${answer.why.replaceAll('_', ' ')}.`);
     case 'other_event':
-      return context.fail(`This ticket is for another event${eventName ? `: ${eventName}` : ''}.`);
+      return context.fail(
+        `This ticket is for another event${answer.eventName ? `: ${answer.eventName}` : ''}.`,
+      );
     case 'forged':
-      return context.fail(codeRefusals[why as keyof typeof codeRefusals] ?? why);
+      return context.fail(codeRefusals[answer.why]);
   }
 }
 
-const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+function seatText({ seat }: { seat: Omit<Place, 'seat'> | null }): string {
+  return seat ? placeText(seat) : 'a seat that the plan does not have any more';
+}
+
+const uuidForm = new RegExp(uuidPattern);
 
 async function undoCommand(context: CliContext, text: string, flags: UndoFlags): Promise<void> {
   const { reason, at, event, json } = flags;

@@ -59,7 +59,10 @@ export type UndoOutcome =
   /** The event has no such ticket. */
   | { kind: 'unknown' };
 
-/** Takes back a use that was a mistake; audited. `at`: only the use of that time, so that a repeat undoes no later one. */
+/**
+ * Takes back a use that was a mistake, with a line in the action log. `at`: only the use of that time, so that a repeat undoes no
+ * later one.
+ */
 export async function undoEntry(
   db: Db,
   undo: { event: EventNo; ticket: string; at: number | null; reason: string; actor: string },

@@ -101,7 +101,7 @@ export type ResendOutcome =
   /** The mail is owed and has not failed, or, if `mail` is present, the copy that it names is owed. */
   | { kind: 'under_way'; mail?: string };
 
-/** Sends a mail again because a person asks for it; audited. */
+/** Sends a mail again because a person asks for it, with a line in the action log. */
 export async function resendMail(
   db: Db,
   mail: string,

@@ -110,7 +110,7 @@ export interface NewEndpoint {
   actor: string;
 }
 
-/** As it is called: one text an address, so that lists and the log of actions name the host that deliveries go to. */
+/** As it is called: one text an address, so that lists and the action log name the host that deliveries go to. */
 const asCalled = (url: string): string => new URL(url).href;
 
 /** `url` has to be one. */

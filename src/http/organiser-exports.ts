@@ -1,25 +1,18 @@
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises';
 import path from 'node:path';
-import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Events } from '../catalogue/events.ts';
 import { problem } from '../core/problems.ts';
-import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts';
-import {
-  type ExportKind,
-  type ExportParts,
-  type ExportWish,
-  exportKinds,
-  writeExport,
-} from '../fulfilment/exports.ts';
-import { logAction } from '../orders/action-log.ts';
-import type { EventRecord } from '../orders/record.ts';
+import type { ExportFormat } from '../fulfilment/export-forms.ts';
+import { type ExportParts, writeExport } from '../fulfilment/exports.ts';
+import { beginExport, type ExportRequest, exportQuery, exportRoutes } from '../operate/exports.ts';
 import type { Db } from '../postgres/db.ts';
 import { SnapshotAborted } from '../postgres/snapshot.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
-import { problemResponses } from './schemas.ts';
+import { problemResponse } from './organiser-operations.ts';
+import { ProblemSchema } from './schemas.ts';
 
 export interface OrganiserExportsDeps extends ExportParts {
   db: Db;
@@ -34,108 +27,63 @@ export interface OrganiserExportsDeps extends ExportParts {
 export const exportsAtOnceMax = 2;
 const busyRetryMs = 5_000;
 
-const security = [{ organiser: [] }];
-const tags = ['organiser'];
-const QueryFlag = Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')]));
-const Query = Type.Object({
-  bom: Type.Optional(
-    Type.Union([Type.Literal('true'), Type.Literal('false')], {
-      description: 'CSV: begin with the byte order mark that Excel needs. true when absent.',
-    }),
-  ),
-  codes: QueryFlag,
-});
-const fileForm = `^(${exportKinds.join('|')})\\.(${exportFormats.join('|')})$`;
-const File = Type.String({ pattern: fileForm, maxLength: 40, description: 'orders.csv, tickets.json …' });
 const mimeTypes: Record<ExportFormat, string> = {
   csv: 'text/csv; charset=utf-8',
   json: 'application/json; charset=utf-8',
   ndjson: 'application/x-ndjson; charset=utf-8',
 };
-const response = {
-  200: {
-    description: 'The file',
-    content: Object.fromEntries(Object.values(mimeTypes).map((type) => [type, { schema: Type.String() }])),
-  },
-  ...problemResponses,
-};
-const description =
-  'All of it shows one moment. `codes=true` adds the codes of valid tickets: a person who has a code can enter with it.';
+const content = Object.fromEntries(Object.values(mimeTypes).map((type) => [type, { schema: Type.String() }]));
 
-/** Orders, tickets and refunds as files. */
+/** The routes of operate/exports.ts. */
 export function registerOrganiserExports(
-  root: FastifyInstance,
+  app: FastifyInstance,
   deps: OrganiserExportsDeps,
   requireSession: (request: FastifyRequest) => Promise<string>,
 ): void {
-  const { events } = deps;
-  const app = root.withTypeProvider<TypeBoxTypeProvider>();
   const exporting = createExporter(deps);
   app.addHook('preClose', exporting.giveUp);
-
-  app.get(
-    '/api/organiser/events/:event/exports/:file',
-    {
-      schema: {
-        tags,
-        security,
-        operationId: 'exportEvent',
-        summary: 'Orders, tickets or refunds of an event as CSV or JSON',
-        response,
-        description,
-        params: Type.Object({ event: Type.String({ maxLength: 40 }), file: File }),
-        querystring: Query,
+  for (const { id, path, summary, params, problems } of exportRoutes) {
+    app.get<{ Params: { event?: string; file: string }; Querystring: Static<typeof exportQuery> }>(
+      `/api/organiser${path}`,
+      {
+        schema: {
+          tags: ['organiser'],
+          security: [{ organiser: [] }],
+          operationId: id,
+          summary,
+          response: {
+            200: { description: 'The file', content },
+            '4xx': problemResponse(problems),
+            '5xx': ProblemSchema,
+          },
+          description:
+            'All of it shows one moment. `codes=true` adds the codes of valid tickets: a person who has a code can enter with it.',
+          params,
+          querystring: exportQuery,
+        },
+        exposeHeadRoute: false,
       },
-      exposeHeadRoute: false,
-    },
-    async (request, reply) => {
-      const actor = await requireSession(request);
-      const event = await events.find(request.params.event);
-      if (!event) throw problem('unknown_event');
-      return exporting.send(reply, actor, event, wishOf(request.params.file, event, request.query));
-    },
-  );
-
-  app.get(
-    '/api/organiser/exports/:file',
-    {
-      schema: {
-        tags,
-        security,
-        operationId: 'exportAll',
-        summary: 'Orders, tickets or refunds of all events as CSV or JSON',
-        response,
-        description,
-        params: Type.Object({ file: File }),
-        querystring: Query,
+      async (request, reply) => {
+        const actor = await requireSession(request);
+        return exporting.send(reply, actor, { ...request.params, ...request.query });
       },
-      exposeHeadRoute: false,
-    },
-    async (request, reply) => {
-      const actor = await requireSession(request);
-      return exporting.send(reply, actor, null, wishOf(request.params.file, null, request.query));
-    },
-  );
+    );
+  }
 }
 
 function createExporter(deps: OrganiserExportsDeps) {
-  const { db, dataDir, clock, random } = deps;
+  const { dataDir, clock, random } = deps;
   const running = new Set<AbortController>();
 
-  async function send(reply: FastifyReply, actor: string, event: EventRecord | null, wish: ExportWish) {
+  async function send(reply: FastifyReply, actor: string, request: ExportRequest) {
     if (running.size >= exportsAtOnceMax) throw problem('busy', { retryAfterMs: busyRetryMs });
     const gone = new AbortController();
     const onClose = (): void => gone.abort();
     running.add(gone);
     reply.raw.once('close', onClose);
     try {
-      const { what, format, codes } = wish;
-      await logAction(db, {
-        actor,
-        action: 'export',
-        ...(event && { event: event.eventNo }),
-        detail: { what, format, codes },
-      });
+      const { event, wish } = await beginExport(deps, request, { actor });
+      const { what, format } = wish;
       const spool = await openSpool(path.join(dataDir, 'exports'), random);
       const length = await fill(spool, (write) => writeExport(deps, wish, write, gone.signal));
       const day = new Date(clock.now()).toISOString().slice(0, 10);
@@ -164,16 +112,6 @@ function createExporter(deps: OrganiserExportsDeps) {
       for (const one of running) one.abort();
     },
   };
-}
-
-function wishOf(
-  file: string,
-  event: EventRecord | null,
-  query: { bom?: string; codes?: string },
-): ExportWish {
-  const [what, format] = file.split('.') as [ExportKind, ExportFormat];
-  const codes = query.codes === 'true' && what === 'tickets';
-  return { what, format, event: event?.eventNo ?? null, codes, byteOrderMark: query.bom !== 'false' };
 }
 
 /**

@@ -79,7 +79,7 @@ function successOf({ file, output }: AnyOperation<never>) {
   return file ? { description: 'The file', content: { [file.type]: { schema: output } } } : output;
 }
 
-function problemResponse(codes: readonly string[]) {
+export function problemResponse(codes: readonly string[]) {
   return {
     description: codes.length === 0 ? 'A refused request' : `A refused request, such as ${codes.join(', ')}`,
     content: { 'application/problem+json': { schema: ProblemSchema } },

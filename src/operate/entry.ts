@@ -37,6 +37,13 @@ const Place = Type.Object({
   number: Type.String(),
 });
 const Use = { at: Instant, gate: nullable(Type.String()) };
+/** Where the seat is, so that gate staff can help. Never includes who the holder is. */
+const Ticket = {
+  event: Type.String(),
+  eventName: Type.String(),
+  ticket: Type.String(),
+  seat: nullable(Place),
+};
 const UseView = Type.Object({ ...Use, actor: Type.String() });
 
 export const checkIn = operation({
@@ -68,18 +75,26 @@ export const checkIn = operation({
     },
     { additionalProperties: false },
   ),
-  output: Type.Object({
-    result: Type.Enum(['valid', 'used', 'revoked', 'undone', 'other_event', 'forged']),
-    why: Type.Optional(Type.String({ description: 'Of `revoked` and `forged`.' })),
-    repeated: Type.Optional(Type.Boolean()),
-    at: Type.Optional(Instant),
-    gate: Type.Optional(nullable(Type.String())),
-    kind: Type.Optional(Type.String({ description: 'The ticket type.' })),
-    event: Type.Optional(nullable(Type.String())),
-    eventName: Type.Optional(nullable(Type.String())),
-    ticket: Type.Optional(Type.String()),
-    seat: Type.Optional(nullable(Place)),
-  }),
+  output: Type.Union([
+    Type.Object({
+      result: Type.Enum(['valid', 'used', 'undone']),
+      repeated: Type.Optional(Type.Boolean()),
+      ...Use,
+      kind: Type.String({ description: 'The ticket type.' }),
+      ...Ticket,
+    }),
+    Type.Object({
+      result: Type.Literal('revoked'),
+      why: Type.String(),
+      ...Type.Partial(Type.Object(Ticket)).properties,
+    }),
+    Type.Object({
+      result: Type.Literal('other_event'),
+      event: nullable(Type.String()),
+      eventName: nullable(Type.String()),
+    }),
+    Type.Object({ result: Type.Literal('forged'), why: Type.Enum(['unreadable', 'other_key', 'forged']) }),
+  ]),
   problems: ['unknown_event', 'invalid_field'],
   async run({ db, events, ticketKeys }: OperateDeps, request, { actor }) {
     const { code, event: wanted, gate = null, scan = null } = request;
@@ -272,7 +287,7 @@ export const getTicketKeys = operation({
   description:
     '`publicKey`: the present one. `keys`: all of this installation, that one first; a code names its own by `keyId`.',
   output: Type.Object({ publicKey: Type.String(), keys: Type.Array(PublicKey) }),
-  problems: [],
+  problems: ['not_found'],
   async run({ ticketKeys }: OperateDeps) {
     return publicKeysOf(await allKeys(ticketKeys));
   },
@@ -301,7 +316,7 @@ export const getGateList = operation({
     },
     { description: '`places`: where each seat is, by ranges of seat_no.' },
   ),
-  problems: ['unknown_event'],
+  problems: ['unknown_event', 'not_found'],
   async run({ db, events, ticketKeys }: OperateDeps, { event: id }) {
     const event = await eventOf(events, id);
     const asOf = await recordTime(db);
@@ -344,7 +359,6 @@ function resultOf(outcome: CheckInOutcome) {
   return { result: kind, ...again, at: iso(at), gate, kind: ticketKind };
 }
 
-/** Where the ticket's seat is in the event's plan, so that gate staff can help. Never includes who the holder is. */
 async function ticketView(events: Pick<Events, 'venue'>, event: EventRecord, code: TicketCode) {
   const venue = await events.venue(event);
   return {

@@ -50,7 +50,7 @@ export interface Operation<
 export type SuccessStatus = 200 | 201 | 202 | 204;
 
 export interface Caller {
-  /** The name in the log of actions. */
+  /** The name in the action log. */
   actor: string;
   /** The Idempotency-Key; throws `idempotency_key_required` without one. */
   requestKey(): string;

@@ -14,7 +14,7 @@ export const listActions = operation({
   id: 'listActions',
   method: 'GET',
   path: '/audit-log',
-  summary: 'The log of actions: what operators did, newest first',
+  summary: 'The action log: what operators did, newest first',
   description:
     '`next` is the `before` of the next page, null on the last one. Entries that are written meanwhile are on no later page: start again to see them.',
   query: Type.Object({

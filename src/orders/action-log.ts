@@ -1,7 +1,7 @@
 import type { EventId, EventNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
 
-/** Appends an operator's act to the log of actions: who, what, to which event. No personal data of buyers. */
+/** Appends an operator's act to the action log: who, what, to which event. No personal data of buyers. */
 export async function logAction(
   db: Db,
   entry: { actor: string; action: string; event?: EventNo; detail?: Record<string, unknown> },

@@ -135,7 +135,7 @@ test('no ticket of a cancelled event, no unpaid ticket, and no ticket outside th
 const undo = (event: number, ticket: string, at: number | null = null) =>
   undoEntry(db, { event, ticket, at, reason: 'the wrong one', actor: 'steward' });
 
-test('a check-in that was a mistake is taken back once, with its reason in the log of actions; the ticket lets in again', async () => {
+test('a check-in that was a mistake is taken back once, with its reason in the action log; the ticket lets in again', async () => {
   const { event, tickets } = await sold([1, 2]);
   const [ticket] = tickets as [string];
   assert.equal((await undo(event, ticket)).kind, 'not_entered');

@@ -31,7 +31,7 @@ async function page(query: string): Promise<Page> {
   return answer.body;
 }
 
-describe('the log of actions', () => {
+describe('the action log', () => {
   const scope = testScope();
   before(async () => {
     app = await startTestApp(scope);

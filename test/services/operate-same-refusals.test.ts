@@ -276,7 +276,14 @@ const rows: Row[] = [
     says: /e-mail address/,
   },
   {
-    feature: 'log of actions',
+    feature: 'exports',
+    method: 'GET',
+    path: '/events/nowhere/exports/orders.csv',
+    command: ['export', 'orders', 'nowhere', '--out', 'never-written.csv'],
+    says: /There is no event nowhere/,
+  },
+  {
+    feature: 'action log',
     method: 'GET',
     path: '/audit-log?limit=0',
     command: ['log', '--limit', '0'],

@@ -3,20 +3,14 @@ import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { hashOf, placeOfEvent } from './place.ts';
-import type { Mail, OrganiserEvent } from './shapes.ts';
+import type { EntrySums, MailList, OpenPaymentList, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.attention;
 const lookEveryMs = 30_000;
 
-interface Found {
-  payments: number;
-  mails: number;
-  doubles: number;
-}
-
 /** Problems that the organiser must notice, each with a link to the place where it is handled. */
 export function Attention({ event, shown }: { event: OrganiserEvent; shown: boolean }) {
-  const [found, setFound] = useState<Found | null>(null);
+  const [found, setFound] = useState<{ payments: number; mails: number; doubles: number } | null>(null);
   const [failed, setFailed] = useState(false);
   useEffect(() => {
     if (!shown) return;
@@ -24,9 +18,9 @@ export function Attention({ event, shown }: { event: OrganiserEvent; shown: bool
       if (document.hidden) return;
       const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
       const [payments, mails, entries] = await Promise.all([
-        call<{ total: number }>(`/api/organiser/attention?limit=1&event=${encodeURIComponent(event.id)}`),
-        call<{ mails: Mail[] }>('/api/organiser/mails'),
-        call<{ doubleUses: unknown[] }>(`${base}/entries`),
+        call<OpenPaymentList>(`/api/organiser/attention?limit=1&event=${encodeURIComponent(event.id)}`),
+        call<MailList>('/api/organiser/mails'),
+        call<EntrySums>(`${base}/entries`),
       ]);
       const all = payments.kind === 'ok' && mails.kind === 'ok' && entries.kind === 'ok';
       setFailed(!all);

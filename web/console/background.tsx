@@ -1,31 +1,16 @@
-import { useEffect, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type { listDegraded } from '../../src/operate/work.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
+import { useAnswer } from './use-request.ts';
 
 const words = consoleTexts.background;
 const lookEveryMs = 15_000;
 
-interface Degraded {
-  code: string;
-  part: string;
-  detail: string;
-  remedy: string;
-}
-
 /** Background work that fails or is late, on every page of the console; nothing while all goes on. */
 export function Background() {
-  const [degraded, setDegraded] = useState<Degraded[]>([]);
-  useEffect(() => {
-    const load = async () => {
-      if (document.hidden) return;
-      const answer = await call<{ degraded: Degraded[] }>('/api/organiser/background');
-      // Without a response the last one stays. Other parts of the page report that the server does not respond.
-      if (answer.kind === 'ok') setDegraded(answer.body.degraded);
-    };
-    void load();
-    const timer = window.setInterval(() => void load(), lookEveryMs);
-    return () => window.clearInterval(timer);
-  }, []);
+  // Without a response the last one stays. Other parts of the page report that the server does not respond.
+  const { answer } = useAnswer<OutputOf<typeof listDegraded>>('/api/organiser/background', lookEveryMs);
+  const degraded = answer?.degraded ?? [];
   return (
     <div role="status">
       {degraded.length > 0 && (

@@ -1,5 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { Layout } from '../../src/core/seat-map.ts';
+import type { block, unblock } from '../../src/operate/blocks.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { type Drawing, type DrawnSection, unpack, wordsOf } from '../seat-map/drawing.ts';
 import { call } from '../shared/api.ts';
 import { pause } from '../shared/clock.ts';
@@ -7,7 +9,7 @@ import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.blocks;
 const listedMax = 30;
@@ -45,12 +47,10 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
     if (busy || seats.length === 0) return;
     if (method === 'POST' && reason.trim() === '') return setSaid({ tone: 'bad', text: words.reasonMissing });
     const body = { seats, ...(reason.trim() ? { reason: reason.trim() } : {}) };
-    const answer = await request<{
-      blocked?: number[];
-      refused?: { seat: number; state: string }[];
-      unanswered?: number[];
-      unblocked?: number[];
-    }>(`${api}/blocks`, { method, body });
+    const answer = await request<Partial<OutputOf<typeof block> & OutputOf<typeof unblock>>>(
+      `${api}/blocks`,
+      { method, body },
+    );
     if (answer.kind !== 'ok') return setSaid(refusal(answer));
     const { blocked, refused = [], unanswered = [], unblocked } = answer.body;
     setSaid({
@@ -69,13 +69,7 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
       <p class="muted">{words.help}</p>
       {!drawing && <p class="pulse">{texts.loading}</p>}
       {drawing && (
-        <form
-          class="stack"
-          onSubmit={(submit) => {
-            submit.preventDefault();
-            void send('POST');
-          }}
-        >
+        <form class="stack" onSubmit={submitHandler(() => send('POST'))}>
           <div class="columns">
             <div class="field">
               <label for="block-section">{words.section}</label>

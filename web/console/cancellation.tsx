@@ -1,4 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { cancelEvent } from '../../src/operate/cancellation.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { call } from '../shared/api.ts';
 import { announce } from '../shared/live.tsx';
 import { Notice } from '../shared/shell.tsx';
@@ -7,20 +9,12 @@ import { money, shortDateTime } from '../shared/texts/format.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { hashOf, placeOfEvent } from './place.ts';
 import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.refunds;
 const refreshMs = 2_000;
 
-interface Asked {
-  body: object;
-  orders: number;
-  tickets: number;
-  amount: number;
-  currency: string;
-  unpaidOrders: number;
-  confirmation: string;
-}
+type Preview = Extract<OutputOf<typeof cancelEvent>, { confirmation: string }>;
 
 /** Cancelling an event: what would happen, a code to be typed, then how far it has come. */
 export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => void }) {
@@ -76,7 +70,7 @@ function AskForm(props: {
   const [reason, setReason] = useState('');
   const [fees, setFees] = useState(true);
   const [pace, setPace] = useState('');
-  const [asked, setAsked] = useState<Asked | null>(null);
+  const [asked, setAsked] = useState<(Preview & { body: object }) | null>(null);
   const [typed, setTyped] = useState('');
   const { busy, request } = useRequest();
 
@@ -94,7 +88,7 @@ function AskForm(props: {
       return props.onSaid({ tone: 'bad', text: words.cancel.paceWrong });
     }
     const body = { reason: reason.trim(), fees: fees ? 'returned' : 'kept', perSecond };
-    const answer = await send<Omit<Asked, 'body'>>(body);
+    const answer = await send<Preview>(body);
     if (answer) setAsked({ ...answer, body });
   };
   const confirm = async () => {
@@ -103,13 +97,7 @@ function AskForm(props: {
     if (started) props.onStarted(started);
   };
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        if (!busy) void (asked ? confirm() : ask());
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(() => !busy && (asked ? confirm() : ask()))}>
       {asked ? (
         <Notice tone="warn">
           <p>{words.cancel.would(asked.orders, asked.tickets, money(asked.amount, asked.currency))}</p>

@@ -1,40 +1,25 @@
-import { useEffect, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
+import { useState } from 'preact/hooks';
+import type { createAccessCodes, listCodes, revokeCodes } from '../../src/operate/codes.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count, listed, shortDateTime } from '../shared/texts/format.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.codes;
 
-interface Batch {
-  batch: string;
-  label: string;
-  categories: string[];
-  kinds: string[];
-  presale: boolean;
-  codes: number;
-  revoked: number;
-  usesMax: number | null;
-  used: number;
-  until: string | null;
-}
+type CodeList = OutputOf<typeof listCodes>;
+type Batch = CodeList['batches'][number];
 
 /** Access codes and the areas that only their holders may buy. */
 export function Codes({ event }: { event: OrganiserEvent }) {
-  const [batches, setBatches] = useState<Batch[] | null>(null);
-  const [said, setSaid] = useState<Said>(null);
   const api = `/api/organiser/events/${encodeURIComponent(event.id)}/codes`;
+  const { answer, said, setSaid, load } = useAnswer<CodeList>(api);
+  const batches = answer?.batches;
   const openable = openableOf(event);
-  const load = async () => {
-    const answer = await call<{ batches: Batch[] }>(api);
-    if (answer.kind === 'ok') setBatches(answer.body.batches);
-    else setSaid(refusal(answer));
-  };
-  useEffect(() => void load(), [event.id]);
   return (
     <section class="card stack">
       <h3>{words.title}</h3>
@@ -87,7 +72,11 @@ function CodesForm(props: {
     if (busy) return;
     const body = bodyOf(form, own, openable.length === 1 ? openable : [...opens]);
     if (typeof body === 'string') return onSaid({ tone: 'bad', text: body });
-    const answer = await request<{ codes: string[] }>(props.api, { method: 'POST', body, timeoutMs: 60_000 });
+    const answer = await request<OutputOf<typeof createAccessCodes>>(props.api, {
+      method: 'POST',
+      body,
+      timeoutMs: 60_000,
+    });
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setForm(empty);
     onSaid({ tone: 'good', text: words.made(answer.body.codes.length) });
@@ -95,13 +84,7 @@ function CodesForm(props: {
   };
 
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        void make();
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(make)}>
       <Field id="codes-label" label={words.label} value={form.label} required onValue={set('label')} />
       {openable.length > 1 && (
         <fieldset class="stack">
@@ -249,7 +232,10 @@ function Batches(props: {
   const { busy, request } = useRequest();
   const revoke = async (batch: Batch) => {
     const body = { batch: batch.batch };
-    const answer = await request<{ revoked: number }>(`${props.api}/revoke`, { method: 'POST', body });
+    const answer = await request<OutputOf<typeof revokeCodes>>(`${props.api}/revoke`, {
+      method: 'POST',
+      body,
+    });
     setAsking(null);
     props.onSaid(
       answer.kind === 'ok' ? { tone: 'good', text: words.done(answer.body.revoked) } : refusal(answer),

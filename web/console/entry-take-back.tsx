@@ -1,10 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
+import type { undoCheckIn } from '../../src/operate/entry.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
 import { Field, refusal, type Said } from './fields.tsx';
-import type { EntryPlace } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.entry;
 
@@ -36,10 +37,10 @@ export function TakeBack(props: {
   };
   const send = async () => {
     if (busy || reason.trim() === '') return;
-    const answer = await request<{ next: { at: string; gate: string | null } | null }>(
-      '/api/organiser/checkin/undo',
-      { method: 'POST', body: { ...use, event, reason: reason.trim() } },
-    );
+    const answer = await request<OutputOf<typeof undoCheckIn>>('/api/organiser/checkin/undo', {
+      method: 'POST',
+      body: { ...use, event, reason: reason.trim() },
+    });
     if (answer.kind === 'ok') {
       const { next } = answer.body;
       const text = next ? words.takeBack.counts(shortDateTime(next.at), next.gate) : words.takeBack.free;
@@ -51,13 +52,7 @@ export function TakeBack(props: {
   };
   return (
     <Notice tone="warn">
-      <form
-        class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          void send();
-        }}
-      >
+      <form class="stack" onSubmit={submitHandler(send)}>
         <Field
           id={`${id}-why`}
           focus
@@ -79,6 +74,6 @@ export function TakeBack(props: {
   );
 }
 
-export function sayPlace(seat: EntryPlace | null): string {
+export function sayPlace(seat: OutputOf<typeof undoCheckIn>['seat']): string {
   return seat ? words.place(seat.section, seat.row, seat.number) : '';
 }

@@ -1,4 +1,6 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
+import type { checkIn } from '../../src/operate/entry.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { call } from '../shared/api.ts';
 import { newKey } from '../shared/storage.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -6,40 +8,26 @@ import { count, shortDateTime } from '../shared/texts/format.ts';
 import { Doubles } from './entry-doubles.tsx';
 import { sayPlace, TakeBack, type TakenBack } from './entry-take-back.tsx';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
-import type { EntryPlace, EntrySums, OrganiserEvent } from './shapes.ts';
+import type { EntrySums, OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
+import { submitHandler, useAnswer } from './use-request.ts';
 
 const words = consoleTexts.entry;
 /** Gate staff read this first. */
 const turnedAway = { tone: 'bad' as const, title: words.notIn };
 const codeField = 'entry-code';
 
-type Answer =
-  | { result: 'valid'; ticket: string; at: string; seat: EntryPlace | null }
-  | { result: 'used'; ticket: string; at: string; gate: string | null; seat: EntryPlace | null }
-  | { result: 'undone' }
-  | { result: 'revoked'; why: string }
-  | { result: 'other_event'; eventName: string | null }
-  | { result: 'forged' };
+type Answer = OutputOf<typeof checkIn>;
 
 /** Check-in: how many came in, manual check-in (a scanner that types like a keyboard works too), and corrections. */
 export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean }) {
-  const [sums, setSums] = useState<EntrySums | null>(null);
   const [gate, setGate] = useState('');
   const [code, setCode] = useState('');
-  const [said, setSaid] = useState<Said>(null);
   /** The use that the last scan made or met: it may be taken back. */
   const [use, setUse] = useState<{ ticket: string; at: string } | null>(null);
   const [asking, setAsking] = useState(false);
   const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
-  const load = async () => {
-    const answer = await call<EntrySums>(`${base}/entries`);
-    if (answer.kind === 'ok') setSums(answer.body);
-    else setSaid(refusal(answer));
-  };
-  useEffect(() => {
-    if (shown) void load();
-  }, [event.id, shown]);
+  const { answer: sums, said, setSaid, load } = useAnswer<EntrySums>(shown ? `${base}/entries` : null);
 
   const check = async () => {
     const text = code.trim();
@@ -71,13 +59,7 @@ export function Entry({ event, shown }: { event: OrganiserEvent; shown: boolean 
         <h3>{words.title}</h3>
         <p class="muted">{words.help}</p>
         <p>{sums ? words.came(sums.entered, sums.tickets) : words.counting}</p>
-        <form
-          class="columns"
-          onSubmit={(submit) => {
-            submit.preventDefault();
-            void check();
-          }}
-        >
+        <form class="columns" onSubmit={submitHandler(check)}>
           <Field id="entry-gate" label={words.gate} value={gate} onValue={setGate} />
           <Field id={codeField} label={words.code} value={code} onValue={setCode} />
           <div class="beside">

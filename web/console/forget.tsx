@@ -1,25 +1,20 @@
 import { useState } from 'preact/hooks';
+import type { forgetBuyerData } from '../../src/operate/buyers.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.exports;
 
-interface Report {
-  orders: string[];
-  kept: { validTickets: number; payments: string[] };
-}
-interface Asked extends Report {
-  body: object;
-  confirmation: string;
-}
+type Report = OutputOf<typeof forgetBuyerData>;
 
 /** Shows what would be deleted, asks for a code, then shows what was deleted. */
 export function Forget() {
   const [buyer, setBuyer] = useState('');
   const [nameless, setNameless] = useState(false);
-  const [asked, setAsked] = useState<Asked | null>(null);
+  const [asked, setAsked] = useState<(Report & { body: object }) | null>(null);
   const [typed, setTyped] = useState('');
   const { busy, request } = useRequest();
   const [said, setSaid] = useState<Said>(null);
@@ -28,10 +23,7 @@ export function Forget() {
   const { forget } = words;
 
   const send = async (body: object) => {
-    const answer = await request<Omit<Asked, 'body'>>('/api/organiser/buyers/forget', {
-      method: 'POST',
-      body,
-    });
+    const answer = await request<Report>('/api/organiser/buyers/forget', { method: 'POST', body });
     setSaid(answer.kind === 'ok' ? null : refusedWith(answer));
     return answer.kind === 'ok' ? answer.body : null;
   };
@@ -61,10 +53,7 @@ export function Forget() {
       <SaidView said={said} />
       <form
         class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          if (!busy && (asked ? typed : buyer).trim() !== '') void act();
-        }}
+        onSubmit={submitHandler(() => !busy && (asked ? typed : buyer).trim() !== '' && act())}
       >
         {asked ? (
           <Notice tone="warn">
@@ -72,7 +61,7 @@ export function Forget() {
             <Field
               id="forget-code"
               focus
-              label={forget.type(asked.confirmation)}
+              label={forget.type(asked.confirmation ?? '')}
               value={typed}
               onValue={setTyped}
             />

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import {
   type CountedLimit,
   cooldownDefault,
@@ -16,26 +16,18 @@ import { texts } from '../shared/texts/texts.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.limits;
 
-type LimitsAnswer = OutputOf<typeof getLimits>;
 type Allowance = OutputOf<typeof endAllowance>;
 
 const minutes = (ms: number) => Math.max(1, Math.round(ms / 60_000));
 
 /** Limits per buyer, and the buyers who are exempt. */
 export function Limits({ event }: { event: OrganiserEvent }) {
-  const [answer, setAnswer] = useState<LimitsAnswer | null>(null);
-  const [said, setSaid] = useState<Said>(null);
   const api = `/api/organiser/events/${encodeURIComponent(event.id)}/limits`;
-  const load = async () => {
-    const loaded = await call<LimitsAnswer>(api);
-    if (loaded.kind === 'ok') setAnswer(loaded.body);
-    else setSaid(refusal(loaded));
-  };
-  useEffect(() => void load(), [event.id]);
+  const { answer, said, setSaid, load } = useAnswer<OutputOf<typeof getLimits>>(api);
   return (
     // While it loads it fills the window, so that nothing below it jumps.
     <section class={answer ? 'card stack' : 'card stack tall'}>
@@ -98,13 +90,7 @@ function LimitsForm({
   };
 
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        void save();
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(save)}>
       <div class="columns">
         {countedLimits.map((name) => (
           <Field
@@ -182,13 +168,7 @@ function ExceptForm({ api, onSaid, onChanged }: Part) {
   };
 
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        void except();
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(except)}>
       <h4>{words.exceptTitle}</h4>
       <p class="muted">{words.exceptHelp}</p>
       <div class="columns">

@@ -8,7 +8,8 @@ import { texts } from '../shared/texts/texts.ts';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { LongList } from './long-list.tsx';
 import { placeOfEvent } from './place.ts';
-import type { Mail, OrganiserEvent } from './shapes.ts';
+import type { Mail, MailList, OrganiserEvent } from './shapes.ts';
+import { useAnswer } from './use-request.ts';
 
 const words = consoleTexts.mails;
 /** Refresh interval for an order with a mail under way. */
@@ -28,16 +29,9 @@ async function sendAgain(mail: string, copy: boolean): Promise<Said> {
 
 /** The mails that could not be sent, of all events. */
 export function Mails({ events }: { events: OrganiserEvent[] }) {
-  const [all, setAll] = useState<{ count: number; mails: Mail[] } | null>(null);
-  const [said, setSaid] = useState<Said>(null);
+  const { answer: all, said, setSaid, load } = useAnswer<MailList>('/api/organiser/mails');
   /** How many of how many are sent again just now. */
   const [going, setGoing] = useState<[number, number] | null>(null);
-  const load = async () => {
-    const answer = await call<{ count: number; mails: Mail[] }>('/api/organiser/mails');
-    if (answer.kind === 'ok') setAll(answer.body);
-    else setSaid(refusal(answer));
-  };
-  useEffect(() => void load(), []);
   const again = async (mail: string) => {
     setSaid(await sendAgain(mail, false));
     await load();
@@ -108,22 +102,11 @@ export function Mails({ events }: { events: OrganiserEvent[] }) {
 
 /** Mails that the order's buyer received or is about to receive. */
 export function OrderMails({ order, to }: { order: string; to: string }) {
-  const [mails, setMails] = useState<Mail[] | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  const load = async () => {
-    const answer = await call<{ mails: Mail[] }>(`/api/organiser/mails?order=${order}`);
-    if (answer.kind === 'ok') setMails(answer.body.mails);
-    else setSaid(refusal(answer));
-  };
-  const waits = mails?.some(({ state }) => state === 'due') ?? false;
-  useEffect(() => void load(), [order]);
-  useEffect(() => {
-    if (!waits) return;
-    const timer = window.setInterval(() => {
-      if (document.visibilityState === 'visible') void load();
-    }, lookEveryMs);
-    return () => window.clearInterval(timer);
-  }, [order, waits]);
+  const [waits, setWaits] = useState(false);
+  const path = `/api/organiser/mails?order=${order}`;
+  const { answer, said, setSaid, load } = useAnswer<MailList>(path, waits ? lookEveryMs : null);
+  const mails = answer?.mails;
+  useEffect(() => setWaits(mails?.some(({ state }) => state === 'due') ?? false), [mails]);
   const act = async (mail: string, copy: boolean) => {
     setSaid(await sendAgain(mail, copy));
     await load();

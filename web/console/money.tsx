@@ -1,47 +1,21 @@
-import { useEffect, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
+import type { getFigures } from '../../src/operate/events.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count, money, timeOfDay } from '../shared/texts/format.ts';
-import { refusal, type Said, SaidView } from './fields.tsx';
+import { SaidView } from './fields.tsx';
 import { Fact } from './report.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
+import { useAnswer } from './use-request.ts';
 
 const words = consoleTexts.money;
 /** The figures are counted five seconds after a sale. */
 const lookEveryMs = 10_000;
 
-interface Sold {
-  category: string;
-  kind: string;
-  tickets: number;
-  prices: number;
-  fees: number;
-}
-interface Figures {
-  currency: string;
-  at: string;
-  sold: Sold[];
-  taken: number;
-  refunded: number;
-  owed: number;
-}
-
 /** Sales and the state of the money. */
 export function Money({ event }: { event: OrganiserEvent }) {
-  const [figures, setFigures] = useState<Figures | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  useEffect(() => {
-    const load = async () => {
-      if (document.hidden) return;
-      const answer = await call<Figures>(`/api/organiser/events/${encodeURIComponent(event.id)}/figures`);
-      setSaid(answer.kind === 'ok' ? null : refusal(answer));
-      if (answer.kind === 'ok') setFigures(answer.body);
-    };
-    void load();
-    const timer = setInterval(() => void load(), lookEveryMs);
-    return () => clearInterval(timer);
-  }, [event.id]);
+  const path = `/api/organiser/events/${encodeURIComponent(event.id)}/figures`;
+  const { answer: figures, said } = useAnswer<OutputOf<typeof getFigures>>(path, lookEveryMs);
   const amount = (minor: number) => money(minor, figures?.currency ?? event.currency);
   const kindName = (id: string) =>
     id === 'full' ? words.full : (event.settings.kinds?.find((kind) => kind.id === id)?.name ?? id);

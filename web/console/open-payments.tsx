@@ -1,4 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type { decideOpenPayment } from '../../src/operate/payments.ts';
 import { call } from '../shared/api.ts';
 import { Confirm, Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -7,21 +9,16 @@ import { texts } from '../shared/texts/texts.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { go, hashOf, placeOfEvent } from './place.ts';
 import { Fact } from './report.tsx';
-import type { OpenPayment, OrganiserEvent } from './shapes.ts';
+import type { OpenPayment, OpenPaymentList, OrganiserEvent } from './shapes.ts';
+import { submitHandler } from './use-request.ts';
 
 const words = consoleTexts.payments;
 /** The worker has looked by then. */
 const afterLookMs = 3_000;
 
-interface Page {
-  total: number;
-  entries: OpenPayment[];
-  next: string | null;
-}
-
 /** The operator's list, of one event or of all. */
 export function OpenPayments({ event, events }: { event: string | null; events: OrganiserEvent[] }) {
-  const [page, setPage] = useState<Page | null>(null);
+  const [page, setPage] = useState<OpenPaymentList | null>(null);
   const [said, setSaid] = useState<Said>(null);
   const title = useRef<HTMLHeadingElement>(null);
 
@@ -29,7 +26,7 @@ export function OpenPayments({ event, events }: { event: string | null; events: 
     const query = new URLSearchParams();
     if (event !== null) query.set('event', event);
     if (after !== null) query.set('after', after);
-    const answer = await call<Page>(`/api/organiser/attention?${query}`);
+    const answer = await call<OpenPaymentList>(`/api/organiser/attention?${query}`);
     if (answer.kind !== 'ok') return setSaid(refusal(answer));
     const more = answer.body;
     setPage((now) => (after && now ? { ...more, entries: [...now.entries, ...more.entries] } : more));
@@ -42,7 +39,7 @@ export function OpenPayments({ event, events }: { event: string | null; events: 
 
   const act = async (entry: OpenPayment, action: OpenPayment['actions'][number], note: string) => {
     const path = `/api/organiser/attention/${encodeURIComponent(entry.entry)}/${action.action}`;
-    const answer = await call<{ repeated: boolean }>(path, {
+    const answer = await call<OutputOf<typeof decideOpenPayment>>(path, {
       method: 'POST',
       body: action.note ? { note } : undefined,
     });
@@ -210,11 +207,7 @@ function Noted(props: {
       </p>
       <form
         class="stack"
-        onSubmit={(submit) => {
-          submit.preventDefault();
-          if (note.trim() === '') return setMissing(true);
-          void props.onYes(note.trim());
-        }}
+        onSubmit={submitHandler(() => (note.trim() === '' ? setMissing(true) : props.onYes(note.trim())))}
       >
         <Field
           id={`note-${props.entry}`}

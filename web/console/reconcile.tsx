@@ -1,28 +1,16 @@
-import { useEffect, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type { listFindings } from '../../src/operate/payments.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { dateTime } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
-import { refusal, type Said, SaidView } from './fields.tsx';
+import { SaidView } from './fields.tsx';
+import { useAnswer } from './use-request.ts';
 
 const words = consoleTexts.reconcile;
 
-interface Answer {
-  ambiguous: number;
-  findings: unknown[];
-  lastRun: { finishedAt: string | null; counts: Record<string, number> } | null;
-}
-
 /** When the provider's payments were last compared with the record, and what is under way. */
 export function Reconcile() {
-  const [answer, setAnswer] = useState<Answer | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  useEffect(() => {
-    void call<Answer>('/api/organiser/reconcile').then((loaded) => {
-      if (loaded.kind === 'ok') setAnswer(loaded.body);
-      else setSaid(refusal(loaded));
-    });
-  }, []);
+  const { answer, said } = useAnswer<OutputOf<typeof listFindings>>('/api/organiser/reconcile');
   const last = answer?.lastRun;
   return (
     <section class="card stack">

@@ -9,7 +9,7 @@ import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './field
 import { OrderMails } from './mails.tsx';
 import { go, placeOfEvent } from './place.ts';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.refunds;
 const isOrderId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
@@ -47,13 +47,7 @@ export function Refunds(props: { event: OrganiserEvent; order: string | null; sh
       <section class="card stack">
         <h3>{words.title}</h3>
         <p class="muted">{words.help}</p>
-        <form
-          class="stack"
-          onSubmit={(submit) => {
-            submit.preventDefault();
-            void find();
-          }}
-        >
+        <form class="stack" onSubmit={submitHandler(find)}>
           <Field id="refund-find" label={words.find} value={sought} onValue={setSought} />
           <div>
             <button type="submit" class="button">
@@ -87,14 +81,8 @@ export function Refunds(props: { event: OrganiserEvent; order: string | null; sh
 }
 
 function OneOrder({ id, event }: { id: string; event: OrganiserEvent }) {
-  const [order, setOrder] = useState<OrganiserOrder | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  const load = async () => {
-    const answer = await call<OrganiserOrder>(`/api/organiser/orders/${id}`);
-    if (answer.kind === 'ok') setOrder(answer.body);
-    else setSaid(refusal(answer));
-  };
-  useEffect(() => void load(), [id]);
+  const path = `/api/organiser/orders/${id}`;
+  const { answer: order, said, setSaid, load } = useAnswer<OrganiserOrder>(path);
   return (
     <section class="card stack">
       <SaidView said={said} />
@@ -215,13 +203,7 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
     );
   }
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        if (!busy) void preview();
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(() => !busy && preview())}>
       <fieldset class="stack">
         <legend class="label">{words.tickets}</legend>
         {order.tickets?.map(({ ticket, valid: isValid, place, seat, price, fee }) => (
@@ -273,17 +255,11 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
 
 /** Failed refunds, which the organiser must notice. */
 function FailedRefunds({ base, shown }: { base: string; shown: boolean }) {
-  const [failed, setFailed] = useState<OrganiserRefund[]>([]);
+  const path = shown ? `${base}/refunds?state=failed` : null;
+  const { answer, said, setSaid, load } = useAnswer<{ refunds: OrganiserRefund[] }>(path);
+  const failed = answer?.refunds ?? [];
   const [note, setNote] = useState('');
   const [noting, setNoting] = useState<string | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  const load = async () => {
-    const answer = await call<{ refunds: OrganiserRefund[] }>(`${base}/refunds?state=failed`);
-    if (answer.kind === 'ok') setFailed(answer.body.refunds);
-  };
-  useEffect(() => {
-    if (shown) void load();
-  }, [base, shown]);
   const act = async (refund: string, what: 'retry' | 'elsewhere') => {
     const body = what === 'elsewhere' ? { note: note.trim() } : undefined;
     const answer = await call(`/api/organiser/refunds/${refund}/${what}`, { method: 'POST', body });
@@ -318,10 +294,7 @@ function FailedRefunds({ base, shown }: { base: string; shown: boolean }) {
                 {noting === refund.refund && (
                   <form
                     class="stack"
-                    onSubmit={(submit) => {
-                      submit.preventDefault();
-                      if (note.trim()) void act(refund.refund, 'elsewhere');
-                    }}
+                    onSubmit={submitHandler(() => note.trim() && act(refund.refund, 'elsewhere'))}
                   >
                     <Field id="refund-note" label={words.elsewhereNote} value={note} onValue={setNote} />
                     <div>

@@ -5,7 +5,7 @@ import { Confirm, Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { Controls, OrganiserEvent } from './shapes.ts';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useRequest } from './use-request.ts';
 
 const words = consoleTexts.control;
 
@@ -106,13 +106,12 @@ export function SaleControls(props: { event: OrganiserEvent; onChanged: () => vo
       {seen.phase !== 'draft' && (
         <form
           class="stack"
-          onSubmit={(submit) => {
-            submit.preventDefault();
-            void change({
+          onSubmit={submitHandler(() =>
+            change({
               message: message.trim() || null,
               rateCeiling: rate.trim() === '' ? null : Number(rate),
-            });
-          }}
+            }),
+          )}
         >
           <div class="columns">
             <div class="field">

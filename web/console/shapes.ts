@@ -1,8 +1,8 @@
 import type { PlanProblem, PlanReport } from '../../src/core/plan-report.ts';
 import type { getCancellation } from '../../src/operate/cancellation.ts';
-import type { checkIn, getEntries } from '../../src/operate/entry.ts';
+import type { getEntries } from '../../src/operate/entry.ts';
 import type { changeOnSale, getEventControls } from '../../src/operate/events.ts';
-import type { getMail } from '../../src/operate/mails.ts';
+import type { listMails } from '../../src/operate/mails.ts';
 import type { OutputOf } from '../../src/operate/operation.ts';
 import type { listOpenPayments } from '../../src/operate/payments.ts';
 import type { listPlans } from '../../src/operate/plans.ts';
@@ -21,11 +21,12 @@ export type OrganiserRefund = OutputOf<typeof retryRefund>;
 export type OrganiserOrder = OutputOf<typeof findOrders>['orders'][number] &
   Partial<OutputOf<typeof getOrder>>;
 export type CancellationProgress = OutputOf<typeof getCancellation>;
-/** An entry of the operator's list. */
-export type OpenPayment = OutputOf<typeof listOpenPayments>['entries'][number];
+/** The operator's list, and an entry of it. */
+export type OpenPaymentList = OutputOf<typeof listOpenPayments>;
+export type OpenPayment = OpenPaymentList['entries'][number];
 
-export type Mail = OutputOf<typeof getMail>;
+export type MailList = OutputOf<typeof listMails>;
+export type Mail = MailList['mails'][number];
 export type EntrySums = OutputOf<typeof getEntries>;
-export type EntryPlace = Omit<NonNullable<OutputOf<typeof checkIn>['seat']>, 'seat'>;
 
 export type { PlanProblem, PlanReport };

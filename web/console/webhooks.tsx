@@ -1,4 +1,11 @@
 import { useEffect, useState } from 'preact/hooks';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type {
+  addWebhook,
+  listWebhookDeliveries,
+  listWebhooks,
+  rotateWebhookSecret,
+} from '../../src/operate/webhooks.ts';
 import { call } from '../shared/api.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
@@ -7,43 +14,17 @@ import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
-import { useRequest } from './use-request.ts';
+import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.webhooks;
 const base = '/api/organiser/webhooks';
 
-interface Endpoint {
-  endpoint: string;
-  url: string;
-  event: string | null;
-  happenings: string[];
-  note: string | null;
-  state: 'active' | 'disabled';
-  disabledWhy: string | null;
-  failures: number;
-  due: number;
-}
-interface Delivery {
-  delivery: string;
-  what: string;
-  state: string;
-  attempts: number;
-  createdAt: string;
-  status: number | null;
-  error: string | null;
-  durationMs: number | null;
-}
+type Endpoint = OutputOf<typeof listWebhooks>['endpoints'][number];
+type Deliveries = OutputOf<typeof listWebhookDeliveries>;
 
 /** Webhook endpoints, including those that were switched off and why. */
 export function Webhooks({ events }: { events: OrganiserEvent[] }) {
-  const [all, setAll] = useState<{ endpoints: Endpoint[]; happenings: string[] } | null>(null);
-  const [said, setSaid] = useState<Said>(null);
-  const load = async () => {
-    const answer = await call<{ endpoints: Endpoint[]; happenings: string[] }>(base);
-    if (answer.kind === 'ok') setAll(answer.body);
-    else setSaid(refusal(answer));
-  };
-  useEffect(() => void load(), []);
+  const { answer: all, said, setSaid, load } = useAnswer<OutputOf<typeof listWebhooks>>(base);
   const off = all?.endpoints.filter(({ disabledWhy }) => disabledWhy !== null).length ?? 0;
   const parts = { onSaid: setSaid, onChanged: () => void load() };
   return (
@@ -119,7 +100,9 @@ function EndpointRow({ one, onSaid, onChanged }: Part & { one: Endpoint }) {
           type="button"
           class="button small"
           onClick={() =>
-            void act<{ secret: string }>('POST', `${path}/secrets`, {}, ({ secret }) => words.rotated(secret))
+            void act<OutputOf<typeof rotateWebhookSecret>>('POST', `${path}/secrets`, {}, ({ secret }) =>
+              words.rotated(secret),
+            )
           }
         >
           {words.rotate}
@@ -149,9 +132,9 @@ function EndpointRow({ one, onSaid, onChanged }: Part & { one: Endpoint }) {
 }
 
 function Log({ one, onSaid }: { one: Endpoint; onSaid: (said: Said) => void }) {
-  const [deliveries, setDeliveries] = useState<Delivery[] | null>(null);
+  const [deliveries, setDeliveries] = useState<Deliveries['deliveries'] | null>(null);
   const load = async () => {
-    const answer = await call<{ deliveries: Delivery[] }>(`${base}/${one.endpoint}/deliveries`);
+    const answer = await call<Deliveries>(`${base}/${one.endpoint}/deliveries`);
     if (answer.kind === 'ok') setDeliveries(answer.body.deliveries);
     else onSaid(refusal(answer));
   };
@@ -229,7 +212,7 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
       event: event === '' ? undefined : event,
       note: note.trim() === '' ? null : note.trim(),
     };
-    const answer = await request<{ secret: string; warning?: string }>(base, { method: 'POST', body });
+    const answer = await request<OutputOf<typeof addWebhook>>(base, { method: 'POST', body });
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setUrl('');
     setNote('');
@@ -239,13 +222,7 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
   };
 
   return (
-    <form
-      class="stack"
-      onSubmit={(submit) => {
-        submit.preventDefault();
-        void add();
-      }}
-    >
+    <form class="stack" onSubmit={submitHandler(add)}>
       <h3>{words.add}</h3>
       <div class="columns">
         <Field id="webhook-url" label={words.url} value={url} hint={words.urlHint} onValue={setUrl} />
