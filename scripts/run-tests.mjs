@@ -23,7 +23,11 @@ const stages = [
   { name: 'load', takes: 4, folders: ['test/load'], isPart: (name) => crowds.test(name) },
 ];
 
-/** Filters are a stage's name or a part of a path; none means everything. */
+/** `npm run test:fast`: what needs Postgres at most. */
+const fast = ({ name }, file) =>
+  ['unit', 'contract'].includes(name) && !path.basename(file).includes('redis');
+
+/** Filters are `fast`, a stage's name or a part of a path; none means everything. */
 function filesOf(stage, filters) {
   const files = stage.folders.flatMap((folder) => {
     const full = path.join(root, folder);
@@ -35,13 +39,16 @@ function filesOf(stage, filters) {
   });
   const wanted = (file) =>
     filters.some(
-      (filter) => filter === stage.name || (!isStage(filter) && path.relative(root, file).includes(filter)),
+      (filter) =>
+        filter === stage.name ||
+        (filter === 'fast' && fast(stage, file)) ||
+        (!isName(filter) && path.relative(root, file).includes(filter)),
     );
   return filters.length === 0 ? files : files.filter(wanted);
 }
 
-function isStage(filter) {
-  return stages.some(({ name }) => name === filter);
+function isName(filter) {
+  return filter === 'fast' || stages.some(({ name }) => name === filter);
 }
 
 /** The runner would leave its test files behind. */
@@ -65,7 +72,10 @@ async function* allFiles(filters) {
     if (next < 0) return false;
     const [entry] = waiting.splice(next, 1);
     free -= entry.stage.takes;
-    running.set(entry, runFile(entry.file).then((events) => ({ entry, events })));
+    running.set(
+      entry,
+      runFile(entry.file).then((events) => ({ entry, events })),
+    );
     return true;
   };
   while (waiting.length + running.size > 0) {
