@@ -3,13 +3,14 @@ import { createDb, type Db } from '../../src/postgres/db.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { TestDatabase } from '../support/postgres.ts';
+import { pause } from '../support/wait.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
 /** `onRetry` hears of each deadlock or serialisation failure that the pool repeats. */
 export function testDb(database: TestDatabase, poolSize: number, onRetry: () => void = () => {}): Db {
   const sleep: Clock['sleep'] = (ms) => {
     onRetry();
-    return systemClock.sleep(ms);
+    return pause(ms, 'the pool’s own, before it repeats');
   };
   return createDb({ url: database.url, poolSize, clock: { ...systemClock, sleep }, log: silentLogger });
 }

@@ -13,6 +13,7 @@ import { createQueueStores } from '../../src/waiting-room/queue-stores.ts';
 import { createRedisNumbers } from '../../src/waiting-room/redis/numbers.ts';
 import { createRoutedWaitingRoom } from '../../src/waiting-room/routed.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { until } from '../support/wait.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';
 import { insertTestEvent } from './waiting-room-event.ts';
 
@@ -89,14 +90,16 @@ export async function turnToRedis(
   event: number,
   term: number,
 ): Promise<void> {
-  const givenUp = systemClock.monotonic() + 10_000;
-  for (;;) {
-    await stores.refresh(event, term);
-    const { shards } = await control.read(event, systemClock.monotonic());
-    if (shards.every(({ mode }) => mode === 'redis')) return;
-    if (systemClock.monotonic() > givenUp) throw new Error(`not on Redis: ${JSON.stringify(shards)}`);
-    await systemClock.sleep(20);
-  }
+  let last = '';
+  await until(
+    async () => {
+      await stores.refresh(event, term);
+      const { shards } = await control.read(event, systemClock.monotonic());
+      last = JSON.stringify(shards);
+      return shards.every(({ mode }) => mode === 'redis');
+    },
+    () => `Redis to have the numbering: ${last}`,
+  );
 }
 
 let shared: Promise<TestDatabase> | undefined;

@@ -8,7 +8,6 @@ import { listEntries } from '../../src/orders/operator-list.ts';
 import { orderHistory } from '../../src/orders/orders.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { cleanProviderEvents } from '../../src/retention/cleaning.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
@@ -25,6 +24,7 @@ import {
   type Till,
   till,
 } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -80,7 +80,7 @@ test('P6: an event is stored and answered at once, however long the provider tak
   const silent = deskWith({
     ...simulator.provider,
     lookup: async () => {
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });
@@ -130,7 +130,6 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
     ),
   );
   const hanging = async () => (await simulator.struck()).delay_before === 2;
-  const before = Date.now();
   const loops = testLoops();
   patient.inbox.start(loops);
   patient.reconciler.start(loops);
@@ -146,8 +145,8 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
         'an order that is paid at the same time as the silent call',
       );
     }
-    assert.ok(Date.now() - before < 25_000, 'the calls were still without an answer');
-    for (const { order } of [told, driven]) assert.equal(await stateOf(order), 'reserved');
+    for (const { order } of [told, driven])
+      assert.equal(await stateOf(order), 'reserved', 'its call is still without an answer');
   } finally {
     for (const id of silences) await simulator.endFault(id);
     await simulator.restart();
@@ -408,7 +407,7 @@ test('P6: a flood of events of unknown payments, each slow to check, delays neit
     lookup: async (object) => {
       if (!object.startsWith('pi_flood')) return simulator.provider.lookup(object);
       looks += 1;
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'slow' };
     },
   });

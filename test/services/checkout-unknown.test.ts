@@ -5,7 +5,6 @@ import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { ambiguousOrders } from '../../src/orders/money-figures.ts';
 import { listEntries } from '../../src/orders/operator-list.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -20,6 +19,7 @@ import {
   type Till,
   till,
 } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -468,7 +468,7 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
   const silent = deskWith({
     ...simulator.provider,
     lookup: async () => {
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });

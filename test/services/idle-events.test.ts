@@ -9,6 +9,7 @@ import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { copyEvent } from '../support/copied-events.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 const idle = 100;
 
@@ -137,7 +138,8 @@ async function opensInTime({ database }: TestApp, event: number): Promise<number
     return opened !== undefined;
   }, 'the sale to be opened');
   const lateMs = opened!.at.getTime() - row!.at.getTime();
-  assert.ok(lateMs >= 0 && lateMs < 5_000, `opened ${lateMs} ms after its start`);
+  // Found again by the start itself, not by a look some time later; the machine may be busy.
+  assert.ok(lateMs >= 0 && lateMs < 20_000, `opened ${lateMs} ms after its start`);
   return lateMs;
 }
 
@@ -152,7 +154,7 @@ async function nothingRead(database: TestDatabase, but: number[]): Promise<boole
     return row!.rows;
   };
   const before = await read();
-  await systemClock.sleep(3_000);
+  await pause(3_000, 'that nothing happens can only be seen over a time');
   return (await read()) === before;
 }
 

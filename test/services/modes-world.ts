@@ -191,8 +191,8 @@ export async function committingLate<T>(
 }
 
 /** Awaits that `count` calls wait for a lock in the database. */
-export function waiting(database: TestDatabase, count: number): Promise<void> {
-  return until(async () => {
+export async function waiting(database: TestDatabase, count: number): Promise<void> {
+  await until(async () => {
     const [row] = await database.query(
       `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
     );

@@ -58,10 +58,10 @@ export async function startRedisApp(
   };
   async function untilMode(
     mode: PartitionMode['mode'],
-    { ms = 20_000, partition = 0 }: { ms?: number; partition?: number } = {},
+    { partition = 0 }: { partition?: number } = {},
   ): Promise<number> {
     const began = systemClock.monotonic();
-    await until(async () => (await row(partition)).mode === mode, `partition ${partition} in ${mode}`, ms);
+    await until(async () => (await row(partition)).mode === mode, `partition ${partition} in ${mode}`);
     return systemClock.monotonic() - began;
   }
 
@@ -85,13 +85,15 @@ export async function startRedisApp(
             (await rows()).map((each) => differences(app, (named.get(each.store ?? '') ?? redis).url, each)),
           )
         ).flat();
-      const end = systemClock.monotonic() + 5_000;
-      let found = await differing();
-      while (found.length > 0 && systemClock.monotonic() < end) {
-        await systemClock.sleep(100);
-        found = await differing();
-      }
-      assert.deepEqual(found, [], 'S8: Redis and Postgres agree seat by seat');
+      let found: string[] = [];
+      await until(
+        async () => {
+          found = await differing();
+          return found.length === 0;
+        },
+        () => `S8: Redis and Postgres to agree seat by seat: ${found.join('; ')}`,
+        30_000,
+      );
     },
   };
 }
