@@ -9,18 +9,21 @@ import { spec } from 'node:test/reporters';
 const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
-/** These keep the machine busy with a crowd: alone. */
-const crowds = /^(crowd-|gameday|race-)/;
+/** Crowds that count each refusal of a busy server: alone. */
+const crowds = /^(crowd-|race-)/;
 /** The machine has this many places; each running file takes those of its stage. */
-const places = 4;
-/** A file starts as soon as its places are free: what mostly computes comes first, what needs all places last. */
+const places = 6;
+/**
+ * What mostly computes comes first; then browsers, killed processes and services side by side, because they mostly wait. A file
+ * starts as soon as its places are free.
+ */
 const stages = [
-  { name: 'unit', takes: 2, folders: ['test', 'test/unit'] },
-  { name: 'contract', takes: 2, folders: ['test/contract'] },
+  { name: 'unit', takes: 3, folders: ['test', 'test/unit'] },
+  { name: 'contract', takes: 3, folders: ['test/contract'] },
   { name: 'e2e', takes: 2, atMost: 1, folders: ['test/e2e'] },
-  { name: 'load', takes: 2, atMost: 1, folders: ['test/load'], isPart: (name) => !crowds.test(name) },
+  { name: 'load', takes: 1, atMost: 1, folders: ['test/load'], isPart: (name) => !crowds.test(name) },
   { name: 'services', takes: 1, folders: ['test/services'] },
-  { name: 'load', takes: 4, folders: ['test/load'], isPart: (name) => crowds.test(name) },
+  { name: 'load', takes: places, folders: ['test/load'], isPart: (name) => crowds.test(name) },
 ];
 
 /** `npm run test:fast`: what needs Postgres at most. */

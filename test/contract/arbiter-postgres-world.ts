@@ -3,6 +3,7 @@ import { createDb, type Db } from '../../src/postgres/db.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { TestDatabase } from '../support/postgres.ts';
+import { checkedRows } from '../support/row-schemas.ts';
 import { pause } from '../support/wait.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
@@ -12,7 +13,8 @@ export function testDb(database: TestDatabase, poolSize: number, onRetry: () => 
     onRetry();
     return pause(ms, 'the pool’s own, before it repeats');
   };
-  return createDb({ url: database.url, poolSize, clock: { ...systemClock, sleep }, log: silentLogger });
+  const clock = { ...systemClock, sleep };
+  return checkedRows(createDb({ url: database.url, poolSize, clock, log: silentLogger }));
 }
 
 /** A new event of its own in the database, open, without seats. */

@@ -8,6 +8,7 @@ import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { checkedRows } from '../support/row-schemas.ts';
 import { linesOf, orderIdOf, stageEvent, uuidOf } from '../support/stage.ts';
 
 /** A record with one open event of 10 seats, limits of 3 seats an account, 4 a card and 4 a browser, and a hand on its time. */
@@ -33,7 +34,7 @@ let database: TestDatabase;
 let db: Db;
 before(async () => {
   database = await testDatabase();
-  db = createDb({ url: database.url, poolSize: 4, clock: systemClock, log: silentLogger });
+  db = checkedRows(createDb({ url: database.url, poolSize: 4, clock: systemClock, log: silentLogger }));
 });
 after(async () => {
   await db?.close();

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { overStore } from '../../models/one-store.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   auditEvent,
   holdOf,
@@ -21,18 +21,7 @@ import {
   uuidOf,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-  desk = till(database.url, simulator.provider, { poolSize: 20 });
-});
-after(async () => {
-  await desk?.close();
-  await simulator?.stop();
-});
+const { database, simulator, desk } = await checkoutDesk({ poolSize: 20 });
 
 /** Each buyer holds (the arbiter grants everything), reserves and pays, all at once. */
 async function storm(

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHmac, randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { fastify } from 'fastify';
 import { createErrorHandler } from '../../src/http/errors.ts';
 import { registerWebhooks } from '../../src/http/webhooks.ts';
@@ -10,9 +10,9 @@ import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { cleanProviderEvents } from '../../src/retention/cleaning.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { until } from '../support/app.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testLoops } from '../support/loops.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import { openPayment } from '../support/simulator.ts';
 import {
   auditEvent,
   makeDue,
@@ -21,30 +21,10 @@ import {
   reconcile,
   reserved,
   stageEvent,
-  type Till,
-  till,
 } from '../support/stage.ts';
 import { pause } from '../support/wait.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
 const intentsOf = async (order: string) =>
@@ -86,8 +66,7 @@ test('P6: an event is stored and answered at once, however long the provider tak
   });
   const loops = testLoops();
   const { wake } = silent.inbox.start(loops);
-  const woken = till(database.url, simulator.provider, { onProviderEvent: wake });
-  desks.push(woken);
+  const woken = deskWith(simulator.provider, { onProviderEvent: wake });
   try {
     const told = event('pi_slow');
     await woken.checkout.providerEvent(told);

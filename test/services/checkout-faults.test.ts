@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import {
   auditEvent,
   makeDue,
@@ -12,31 +11,9 @@ import {
   reconcile,
   reserved,
   stageEvent,
-  type Till,
-  till,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-/** A checkout on the same database with another provider, such as one that tells lies. */
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
 const lastOperation = async (order: string) => (await desk.record.operationsOf(order)).at(-1)!;
@@ -170,10 +147,9 @@ for (const [which, skewMs] of [
 ] as const) {
   test(`S6: a process whose clock is an hour ${which} ends a payment at its deadline, not before and not later`, async () => {
     const stage = await stageEvent(database);
-    const skewed = till(database.url, simulator.provider, {
+    const skewed = deskWith(simulator.provider, {
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
-    desks.push(skewed);
     const order = await reserved(skewed, stage, 'buyer1', [1]);
     const asked = await skewed.checkout.pay(payCommand(order.order, 'pm_card_authenticationRequired'));
     assert.ok(asked.kind === 'pending' && asked.action, 'she is at her bank');

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test, { after } from 'node:test';
 import { overStore } from '../../models/one-store.ts';
-import type { CheckoutOptions } from '../../src/checkout/checkout.ts';
 import type { Arbiter, ArbiterStore } from '../../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
@@ -13,9 +12,8 @@ import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
 import { until } from '../support/app.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   auditEvent,
   makeDue,
@@ -27,28 +25,9 @@ import {
   reserved,
   stageEvent,
   type Till,
-  till,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider, options: Partial<CheckoutOptions> = {}): Till {
-  const made = till(database.url, provider, options);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 type Stage = { event: number; epoch: number };
 const find = async (order: string): Promise<Order> => (await desk.checkout.find(order))!;
@@ -467,7 +446,7 @@ test('D4: killed between the hold and the order, the next look finds the same ho
   const world = await hall('postgres');
   const order = await ordered(world, 'buyer1', [1]);
   await endedUnpaid(order, 'deadline', world.desk);
-  const dying = till(database.url, simulator.provider, {
+  const dying = deskWith(simulator.provider, {
     arbiter: {
       ...world.arbiter,
       extend: async (command) => {
@@ -477,7 +456,6 @@ test('D4: killed between the hold and the order, the next look finds the same ho
       },
     },
   });
-  desks.push(dying);
   const { id: object } = await intentOf(order.order);
   await dying.checkout.providerEvent({ id: `evt_${randomUUID()}`, type: 'x', object });
   assert.equal((await dying.inbox.runOnce()).failed, 1);

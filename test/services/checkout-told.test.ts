@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { bought, madeRefund, type RefundDesk, refundDesk } from '../support/refund-desk.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import test, { after } from 'node:test';
+import { checkoutDesk } from '../support/checkout-desk.ts';
+import { bought, madeRefund, refundDesk } from '../support/refund-desk.ts';
 import {
   auditEvent,
   makeDue,
@@ -15,21 +14,11 @@ import {
 
 // The reports to buyers about their payment, and how often a buyer can have the provider asked.
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: RefundDesk;
+const { database, simulator } = await checkoutDesk();
+const desk = refundDesk(database.url, simulator.provider);
 /** Another process on the same database. */
-let other: RefundDesk;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-  desk = refundDesk(database.url, simulator.provider);
-  other = refundDesk(database.url, simulator.provider, { owner: 'other' });
-});
-after(async () => {
-  await Promise.all([desk?.close(), other?.close()]);
-  await simulator?.stop();
-});
+const other = refundDesk(database.url, simulator.provider, { owner: 'other' });
+after(() => Promise.all([desk.close(), other.close()]));
 
 const bankCard = 'pm_card_threeDSecure2Required';
 const limited = async () => (await simulator.struck()).rate_limit ?? 0;

@@ -1,45 +1,17 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { ambiguousOrders } from '../../src/orders/money-figures.ts';
 import { listEntries } from '../../src/orders/operator-list.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
 import { until } from '../support/app.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testLoops } from '../support/loops.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-  type Till,
-  till,
-} from '../support/stage.ts';
+import { auditEvent, passDeadline, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
 import { pause } from '../support/wait.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const find = async (order: string) => (await desk.checkout.find(order))!;
 const stateOf = async (order: string) => (await find(order)).state;

@@ -12,6 +12,7 @@ import { createTestBuyer } from '../support/buyer.ts';
 import { copyEvent } from '../support/copied-events.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 const buyersOfLocked = 40;
 const buyersOfOther = 10;
@@ -118,7 +119,7 @@ test('calls that meet an event’s lock wait for it without a connection, and go
     ...systemClock,
     sleep: (ms, signal) => {
       repeats += 1;
-      return systemClock.sleep(ms, signal);
+      return pause(ms, 'the pool’s own, before it repeats', signal);
     },
   };
   const db = createDb({ url: database.url, poolSize: 2, clock, log: silentLogger });

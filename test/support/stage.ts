@@ -14,6 +14,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { auditOf, unsettled, violationsOf } from './at-rest.ts';
 import type { TestDatabase } from './postgres.ts';
+import { checkedRows } from './row-schemas.ts';
 import type { TestSimulator } from './simulator.ts';
 
 /** Epoch of each staged event's partition 0. */
@@ -181,7 +182,9 @@ export function till(
   provider: PaymentProvider,
   options: Partial<CheckoutOptions> & { poolSize?: number; wrap?: (record: SalesRecord) => SalesRecord } = {},
 ): Till {
-  const db = createDb({ url, poolSize: options.poolSize ?? 10, clock: systemClock, log: silentLogger });
+  const db = checkedRows(
+    createDb({ url, poolSize: options.poolSize ?? 10, clock: systemClock, log: silentLogger }),
+  );
   const made = createSalesRecord({ db });
   const record = options.wrap ? options.wrap(made) : made;
   const checkout = createCheckout({
