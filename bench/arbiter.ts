@@ -7,8 +7,8 @@ import { type Case, type Comparison, compare, interleave, type Sample } from './
 import type { Bench, BenchContext } from './run.ts';
 
 /**
- * A partition's seats, and the claims made to it before the next one: two random seats each, so that a quarter of them is
- * refused, for ours as for the baselines.
+ * The seats of a partition, and the number of claims made to it before the next partition is used. Each claim
+ * is for two random seats, so that a quarter of the claims is refused, for ours as for the baselines.
  */
 const seats = 60_000;
 const claims = 9_000;

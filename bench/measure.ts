@@ -94,7 +94,10 @@ export function spreadOf(name: string, unit: string, samples: readonly Sample[])
   };
 }
 
-/** CPU time of one answer, all processes together, as cases of their own: steadier where others use the machine too. */
+/**
+ * CPU time for one answer, all processes together, as separate cases: these figures vary less on a machine
+ * with other load.
+ */
 export function cpuSpreads(spreads: readonly Spread[], parts: readonly string[]): Spread[] {
   return spreads.map(({ case: name, details }) =>
     spreadOf(

@@ -19,14 +19,14 @@ import { benchDb } from './servers.ts';
 export async function openOurSale(
   url: string,
   redis: RedisServer,
-  { house, provider, money }: { house: number; provider: PaymentProvider; money: string },
+  { venue, provider, money }: { venue: number; provider: PaymentProvider; money: string },
 ): Promise<CountedSeller> {
   const { db, calls } = counted(benchDb(url));
-  const stored = await openSaleEvent(db, createPostgresArbiter({ db }), house);
+  const stored = await openSaleEvent(db, createPostgresArbiter({ db }), venue);
   await db.query('bench_mode', `UPDATE event_partitions SET mode = 'redis' WHERE event_no = $1`, [
     stored.event,
   ]);
-  const opened = await openRedisEvent(redis, { seats: house, stored });
+  const opened = await openRedisEvent(redis, { seats: venue, stored });
   const arbiter = overStore(opened.arbiter, () => opened.epoch);
   const stepping = createStepping();
   const checkout = createCheckout({

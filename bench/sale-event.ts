@@ -29,10 +29,10 @@ const price = 5_000;
 const fee = 250;
 
 /** A separate open event that Postgres arbitrates. */
-export async function openSaleEvent(db: Db, arbiter: ArbiterStore, house: number): Promise<SaleEvent> {
-  const { event, epoch } = await openPostgresEvent({ db, arbiter }, house);
+export async function openSaleEvent(db: Db, arbiter: ArbiterStore, venue: number): Promise<SaleEvent> {
+  const { event, epoch } = await openPostgresEvent({ db, arbiter }, venue);
   // The audit treats an event with this value as published.
-  await db.query('bench_published', 'UPDATE events SET seat_count = $2 WHERE event_no = $1', [event, house]);
+  await db.query('bench_published', 'UPDATE events SET seat_count = $2 WHERE event_no = $1', [event, venue]);
   return { event, epoch };
 }
 

@@ -15,15 +15,16 @@ import type { Bench, BenchContext } from './run.ts';
 import { type CountedSeller, createStepTimes, type StepTimes } from './sale-steps.ts';
 import { benchDb, benchPool, countCalls, webPoolSize } from './servers.ts';
 
-const house = 100_000;
+const venue = 100_000;
 const buyersAtOnce = 64;
 const seatsEach = [4, 2] as const;
 const secretKey = 'sk_test_bench';
 const webhookSecret = 'whsec_bench';
 /**
- * Purchases before the measured ones, the same for all. Each of the pool's sessions prepares each statement for itself, and one
- * of our functions plans what is in it when a session first calls it, which costs more than the call: with some forty purchases
- * a session that is over, also where a client has a hundred statements to prepare.
+ * Purchases before the measured ones, the same number for all. Each session of the pool prepares each
+ * statement for itself. When it first calls one of our functions, it also plans the statements in that
+ * function, which costs more than the call. After some forty purchases a session has done all this, even if a
+ * client has a hundred statements to prepare.
  */
 const warmUp = 1_000;
 
@@ -51,7 +52,7 @@ export const bench: Bench = {
   async run(context) {
     const { servers, runs, progress } = context;
     const simulator = await openSimulator();
-    const sale = { house, provider: simulator.provider, money: simulator.url };
+    const sale = { venue, provider: simulator.provider, money: simulator.url };
     const cases: Case[] = seatsEach.flatMap((seats) => [
       saleCase(ours(seats), seats, context, async (url) => openOurSale(url, await servers.redis(), sale)),
       saleCase(same(seats), seats, context, (url) => openSameSteps(url, sale)),
@@ -73,7 +74,7 @@ export const bench: Bench = {
   },
 };
 
-/** This many buyers at the same time, each with fresh seats, and with the next purchase after each one. */
+/** `buyersAtOnce` buyers at the same time, each making one purchase after another with fresh seats. */
 function saleCase(
   name: string,
   seats: number,
@@ -92,7 +93,7 @@ function saleCase(
           while (!isOver()) {
             const first = purchases * seats;
             purchases += 1;
-            if (first + seats > house) throw new Error('no fresh seats are left');
+            if (first + seats > venue) throw new Error('no fresh seats are left');
             const list = Array.from({ length: seats }, (_, index) => first + index);
             await times.time('purchase', () => seller.buy({ buyer: purchases, seats: list }, times));
           }
@@ -184,7 +185,7 @@ async function openSimulator(): Promise<Simulator> {
 }
 
 interface Sale {
-  house: number;
+  venue: number;
   provider: PaymentProvider;
   /** The simulator's address, for its ledger. */
   money: string;
@@ -203,10 +204,10 @@ async function openSameSteps(url: string, sale: Sale): Promise<CountedSeller> {
   return { ...seller, calls, close };
 }
 
-async function openPlainSale(url: string, { house, provider }: Sale): Promise<CountedSeller> {
+async function openPlainSale(url: string, { venue, provider }: Sale): Promise<CountedSeller> {
   const pool = benchPool(url, webPoolSize);
   const calls = countCalls(pool);
-  const seller = await openRowByRowSale(pool, { seats: house, provider });
+  const seller = await openRowByRowSale(pool, { seats: venue, provider });
   const close = async () => {
     await seller.close();
     await pool.end();

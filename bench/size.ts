@@ -8,7 +8,7 @@ import { type Case, type Comparison, compare, interleave, type Spread, spreadOf 
 import type { Bench, BenchContext } from './run.ts';
 import { benchDb } from './servers.ts';
 
-const houses = [50_000, 500_000] as const;
+const venues = [50_000, 500_000] as const;
 const holds = 10_000;
 const flight = 256;
 /** The cost of a hold must not grow with the number of seats. */
@@ -23,7 +23,7 @@ type Figures = Record<(typeof figures)[number]['name'], number>;
 
 const nameOf = (store: string, figure: string, seats: number): string =>
   `${store}: ${figure}, ${seats / 1_000} k seats`;
-const [small, large] = houses;
+const [small, large] = venues;
 const comparisons: Comparison[] = ['Redis', 'Postgres'].flatMap((store) =>
   figures.map(({ name, unit }) => ({
     case: nameOf(store, name, large),
@@ -62,7 +62,7 @@ function sizes({ servers }: BenchContext): { cases: Case[]; spreads(): Spread[] 
     },
   });
   return {
-    cases: houses.flatMap((seats) => [
+    cases: venues.flatMap((seats) => [
       measured('Redis', seats, async () => {
         const server = await servers.redis();
         const opened = await openRedisEvent(server, { seats });
@@ -105,7 +105,7 @@ async function weigh(
 ): Promise<Figures> {
   const free = await bytes();
   let next = 0;
-  // Spread over the whole house, in no order that a store could like.
+  // Spread over the whole venue, in no order that a store could like.
   const pairOf = (hold: number): number[] => {
     const first = ((hold * 7_919) % (seats / 2)) * 2;
     return [first, first + 1];

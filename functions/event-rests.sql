@@ -30,7 +30,7 @@ CREATE OR REPLACE TRIGGER wakes_event AFTER UPDATE ON event_partitions FOR EACH 
   WHEN (old.* IS DISTINCT FROM new.*) EXECUTE FUNCTION event_changed();
 CREATE OR REPLACE TRIGGER wakes_event_first AFTER INSERT ON event_partitions FOR EACH ROW EXECUTE FUNCTION event_changed();
 CREATE OR REPLACE TRIGGER wakes_event AFTER INSERT OR UPDATE ON partition_witnesses FOR EACH ROW EXECUTE FUNCTION event_changed();
--- A pass was issued. Rate and frontier, which the leader writes with each tick, are not news to it.
+-- A pass was issued. Changes of rate and frontier do not count, because the leader itself writes them with each tick.
 CREATE OR REPLACE TRIGGER wakes_event AFTER UPDATE ON admissions FOR EACH ROW
   WHEN (old.issued IS DISTINCT FROM new.issued) EXECUTE FUNCTION event_changed();
 -- Numbers were issued, or their store changed or was reported lost. The leader's readings of Redis's clock do not count.
@@ -49,7 +49,7 @@ CREATE OR REPLACE FUNCTION event_wake_at(e events, p_max_ms double precision) RE
     CASE WHEN e.phase IN ('open','paused','sold_out') THEN e.sale_ends_at END,
     (SELECT min(p.grace_until) FROM event_partitions p WHERE p.event_no = e.event_no AND p.grace_until > clock_timestamp()),
     (SELECT min(h.deadline) FROM holds h WHERE h.event_no = e.event_no AND h.state = 'live'),
-    -- Memories of ended holds are deleted together: one alone is not worth a leader.
+    -- Memories of ended holds are deleted together, when the last one is due: a leader is not woken for a single one.
     (SELECT max(hold_due(h.state, h.deadline)) FROM holds h WHERE h.event_no = e.event_no AND h.state <> 'live'))
 $$;
 

@@ -194,7 +194,7 @@ CREATE OR REPLACE FUNCTION forget_orders(p_ids uuid[], p_account text, p_visitor
   WHERE order_id = ANY (p_ids);
 $$;
 
--- Returns what is kept and has to be: docs/decisions/0028 has the reasons.
+-- Returns what is kept because it has to be. docs/decisions/0028 gives the reasons.
 CREATE OR REPLACE FUNCTION forgotten_kept(p_ids uuid[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object(
     'orders', cardinality(p_ids),

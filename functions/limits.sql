@@ -52,7 +52,7 @@ BEGIN
   INSERT INTO limit_allowances (event_no, account, visitor, order_id, reason, actor, until)
   VALUES (p_event, v_account, v_visitor, p_order, p_reason, p_actor, p_until) RETURNING * INTO a;
   PERFORM cooldown_forgive(p_event, v_account, v_visitor);
-  -- The audit log holds no personal data of buyers. The exception's own row names the buyer.
+  -- The log of actions holds no personal data of buyers. The exception's own row names the buyer.
   INSERT INTO audit_log (actor, action, event_no, detail) VALUES (p_actor, 'limits_allow', p_event,
     jsonb_build_object('allowance', a.allowance_id, 'by', CASE WHEN p_order IS NOT NULL THEN 'order'
       WHEN p_account IS NOT NULL THEN 'account' ELSE 'visitor' END, 'order', p_order, 'reason', p_reason, 'until', p_until));

@@ -110,7 +110,7 @@ CREATE OR REPLACE FUNCTION reversal_json(v reversals) RETURNS jsonb LANGUAGE sql
 $$;
 
 -- Records what the provider shows of an order's payment. Refunds that carry the reference of one of our operations are ours and are
--- left out. What is new or has changed goes into the order's history, the audit log and the operator's list. Returns what changed.
+-- left out. What is new or has changed goes into the order's history, the log of actions and the operator's list. Returns what changed.
 --   p_seen  [{reversal, kind, object, reference, amount, currency, state, taken, detail, createdAt, finding, says}]
 CREATE OR REPLACE FUNCTION reversals_record(p_order uuid, p_seen jsonb) RETURNS jsonb LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

@@ -102,8 +102,8 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
     if (!allows(phase, 'hold')) return { kind: 'not_open', phase };
     if (command.notAfter !== null && clock.now() > command.notAfter) return { kind: 'too_late' };
     // The visitor's own seats count as free until it is known whether the visitor gives them up for the new ones.
-    const own = book.liveOf(command.visitor);
-    const freeOrOwn = (seat: SeatNo) => book.isFree(seat) || own?.seats.includes(seat) === true;
+    const current = book.liveOf(command.visitor);
+    const freeOrOwn = (seat: SeatNo) => book.isFree(seat) || current?.seats.includes(seat) === true;
     const seats = choose(claim, freeOrOwn);
     if (!seats) {
       return {
@@ -111,23 +111,24 @@ export function createInProcessArbiter(options: InProcessArbiterOptions): Arbite
         seats: claim.kind === 'seats' ? claim.groups[0]!.filter((s) => !freeOrOwn(s)) : [],
       };
     }
-    if (own && command.replaces === null) {
-      return claim.kind === 'seats' && sameSeats(own.seats, seats)
-        ? { kind: 'granted', hold: holdOf(own), repeated: true }
-        : { kind: 'hold_exists', hold: holdOf(own) };
+    if (current && command.replaces === null) {
+      return claim.kind === 'seats' && sameSeats(current.seats, seats)
+        ? { kind: 'granted', hold: holdOf(current), repeated: true }
+        : { kind: 'hold_exists', hold: holdOf(current) };
     }
-    if (command.replaces !== own?.hold && command.replaces !== null) return { kind: 'hold_gone' };
-    if (own?.order) return { kind: 'hold_gone' };
-    const used = book.usedBy(command.holder) - (own?.holder === command.holder ? own.seats.length : 0);
+    if (command.replaces !== current?.hold && command.replaces !== null) return { kind: 'hold_gone' };
+    if (current?.order) return { kind: 'hold_gone' };
+    const used =
+      book.usedBy(command.holder) - (current?.holder === command.holder ? current.seats.length : 0);
     if (used + claim.quantity > command.seatsMax) return { kind: 'quota', used, max: command.seatsMax };
     const { address = null } = command;
     if (address) {
-      const others = book.usedFrom(address.id) - (own?.address === address.id ? own.seats.length : 0);
+      const others = book.usedFrom(address.id) - (current?.address === address.id ? current.seats.length : 0);
       if (others + claim.quantity > address.seatsMax) {
         return { kind: 'address_quota', used: others, max: address.seatsMax };
       }
     }
-    return { kind: 'granted', hold: holdOf(book.grant(command, seats, own)), repeated: false };
+    return { kind: 'granted', hold: holdOf(book.grant(command, seats, current)), repeated: false };
   }
 
   function recover(command: UnderEpoch<RecoverCommand>): RecoverOutcome | Stale {
@@ -245,15 +246,15 @@ function takeAgain(
   { receipt, seatsMax }: UnderEpoch<RecoverCommand>,
 ): RecoverOutcome | undefined {
   const live = book.all().filter(book.isLive);
-  const own = live.filter((one) => one.visitor === receipt.visitor);
-  if (own.some((one) => outranks(one, receipt))) return { kind: 'hold_gone' };
+  const current = live.filter((one) => one.visitor === receipt.visitor);
+  if (current.some((one) => outranks(one, receipt))) return { kind: 'hold_gone' };
   const occupants = receipt.seats.map((seat) => book.occupantOf(seat));
   const lost = receipt.seats.filter((seat, i) => {
     const occupant = occupants[i];
     return occupant ? occupant.state === 'ordered' || outranks(occupant, receipt) : !book.isFree(seat);
   });
   if (lost.length > 0) return { kind: 'taken', seats: lost };
-  const losers = new Set([...own, ...occupants.filter((one) => one !== undefined)]);
+  const losers = new Set([...current, ...occupants.filter((one) => one !== undefined)]);
   const counted = book
     .all()
     .filter((one) => one.holder === receipt.holder && book.counts(one) && !losers.has(one))

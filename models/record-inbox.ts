@@ -27,17 +27,17 @@ export function createInProcessInbox(clock: Pick<Clock, 'now'>) {
     const longest = [...due].sort((a, b) => a.dueAt! - b.dueAt!).map(({ object }) => object);
     const objects = [...new Set(longest)].slice(0, limit);
     return objects.map((object) => {
-      const mine = rows.filter((row) => row.object === object && row.dueAt !== null && isFree(row));
-      for (const row of mine) {
+      const claimed = rows.filter((row) => row.object === object && row.dueAt !== null && isFree(row));
+      for (const row of claimed) {
         Object.assign(row, { claimedUntil: now + leaseMs, dueAt: now + leaseMs, attempts: row.attempts + 1 });
       }
       return {
         object,
         order: ownerOf(object),
-        events: mine.map(({ id }) => id),
-        types: [...new Set(mine.map(({ type }) => type))],
-        attempts: Math.max(...mine.map(({ attempts }) => attempts)),
-        ageMs: now - Math.min(...mine.map(({ receivedAt }) => receivedAt)),
+        events: claimed.map(({ id }) => id),
+        types: [...new Set(claimed.map(({ type }) => type))],
+        attempts: Math.max(...claimed.map(({ attempts }) => attempts)),
+        ageMs: now - Math.min(...claimed.map(({ receivedAt }) => receivedAt)),
       };
     });
   }

@@ -132,12 +132,12 @@ export function createInProcessRecord(options: {
   }
 
   function closeLater(order: Order, busy: Row, endKey: string, by: Claim): RecordCloseOutcome {
-    const mine = busy.state === 'waiting' || isFree(busy);
+    const owned = busy.state === 'waiting' || isFree(busy);
     if (busy.state === 'waiting') toEnding(busy, 'closed_by_buyer', endKey, by);
-    else if (mine) claimRow(busy, by);
+    else if (owned) claimRow(busy, by);
     busy.endReason = 'closed_by_buyer';
     const seats = endOrder(order, 'close_pending', 'closed_by_buyer');
-    return { kind: 'voiding', order, operation: mine ? busy : null, seats };
+    return { kind: 'voiding', order, operation: owned ? busy : null, seats };
   }
 
   const isObjectOf = (order: Order) => (row: Row) =>
@@ -248,10 +248,10 @@ export function createInProcessRecord(options: {
   }
 
   function releaseClaims(owner: string): number {
-    const isMine = (row: Row) => row.dueAt !== null && row.claimedBy === owner && !isFree(row);
-    const mine = [...operations.values()].filter(isMine);
-    for (const row of mine) Object.assign(row, { claimedUntil: null, dueAt: clock.now() });
-    return mine.length;
+    const isOwned = (row: Row) => row.dueAt !== null && row.claimedBy === owner && !isFree(row);
+    const owned = [...operations.values()].filter(isOwned);
+    for (const row of owned) Object.assign(row, { claimedUntil: null, dueAt: clock.now() });
+    return owned.length;
   }
 
   /** Runs a step on an operation and its order. The step returns null if another process was there first. */

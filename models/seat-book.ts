@@ -90,7 +90,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
       return record && isHeldBy(seat, record) ? record : undefined;
     },
     all: () => [...holds.values()],
-    /** Also what only the sweep's delay keeps. */
+    /** Also finds holds that exist only because the sweep is late. */
     find: (id: HoldId) => holds.get(id),
     recall(id: HoldId): HeldRecord | undefined {
       const found = holds.get(id);
@@ -193,7 +193,7 @@ export function createSeatBook(event: EventNo, partition: PartitionNo) {
       if (change.state !== 'available') seat.hold = null;
     },
 
-    /** Oldest first, so that a small limit still gets round. */
+    /** Oldest first, so that every hold has its turn even with a small limit. */
     sweep(limit: number): number {
       const dueOf = (record: HeldRecord) =>
         record.deadline + (record.state === 'live' ? 0 : holdLimits.lifeMaxMs);

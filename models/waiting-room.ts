@@ -61,7 +61,7 @@ export function createInProcessWaitingRoom(options: {
   function stateOf(event: EventNo): State {
     const found = states.get(event);
     if (found) return found;
-    const made: State = {
+    const created: State = {
       counters: Array.from({ length: shards }, () => ({ last: 0, ceiling: ceilingStep })),
       recent: new Map(),
       passes: new Map(),
@@ -72,8 +72,8 @@ export function createInProcessWaitingRoom(options: {
       tokens: 0,
       refilledAt: clock.now(),
     };
-    states.set(event, made);
-    return made;
+    states.set(event, created);
+    return created;
   }
 
   return {
@@ -154,11 +154,11 @@ function redeemOne(
   random: Random,
 ): RedeemOutcome {
   const { shard, number, visitor, passId, sessionMs } = command;
-  const mine = state.passes.get(visitor);
+  const existing = state.passes.get(visitor);
   // A session that ended may be followed by another, with a number drawn afterwards; until then it is the one pass (W3).
-  if (mine && (mine.expiresAt > now || mine.number >= number || mine.shard !== shard)) {
-    if (mine.expiresAt <= now) return { kind: 'over' };
-    const { shard: _, ...pass } = mine;
+  if (existing && (existing.expiresAt > now || existing.number >= number || existing.shard !== shard)) {
+    if (existing.expiresAt <= now) return { kind: 'over' };
+    const { shard: _, ...pass } = existing;
     return { kind: 'issued', ...pass, repeated: true };
   }
   if (!allows(phase, 'redeem')) return { kind: 'not_open', phase };
@@ -169,7 +169,7 @@ function redeemOne(
   if (tokens < 1) return { kind: 'wait', afterMs: waitMs(tokens, state.rate) + random.int(1000) };
   state.tokens = tokens - 1;
   state.refilledAt = now;
-  if (mine) state.redeemed.delete(`${mine.shard}:${mine.number}`);
+  if (existing) state.redeemed.delete(`${existing.shard}:${existing.number}`);
   state.redeemed.set(`${shard}:${number}`, visitor);
   const pass = { passId, number, issuedAt: now, expiresAt: now + sessionMs };
   state.passes.set(visitor, { ...pass, shard });

@@ -36,7 +36,7 @@ interface Done {
   stored: boolean;
   headers: Record<string, string>;
   /** Resolves once the webhooks of what was done have been tried. */
-  told?: Promise<void>;
+  sent?: Promise<void>;
 }
 
 export interface ApiDeps {
@@ -57,7 +57,7 @@ export interface ApiDeps {
 /** Keys may be dropped once they are 24 hours old; then the same key is a new operation. */
 const KEY_LIFE_MS = 24 * 3600 * 1000;
 const KEY_LENGTH_MAX = 255;
-/** On a 500 that its key will replay: repeating it is idle (the SDK's `_shouldRetry` says so of Stripe's answers). */
+/** For a 500 that its key will replay: repeating the request is useless (see `_shouldRetry` in the SDK). */
 const NO_RETRY = { 'stripe-should-retry': 'false' };
 
 /** Answers requests under `/v1/`: authentication, faults, idempotency, the operation, the journal. */
@@ -138,7 +138,7 @@ export function createApi(deps: ApiDeps): { handle(request: ApiRequest): Promise
     if (keyRow) state.keys.set(keyRow.key, keyRow);
     if (puts.length > 0 || keyRow) await journal.append({ puts, ...(keyRow && { key: keyRow }) });
     else await journal.settled();
-    return { ...done, told: deps.onEvents(eventsOf(puts)) };
+    return { ...done, sent: deps.onEvents(eventsOf(puts)) };
   };
 
   const run = (request: ApiRequest, route: Route, id: string, params: FormTree, struck: Struck): Done => {
@@ -218,7 +218,7 @@ function subjectOf(
 }
 
 async function leave(done: Done, request: ApiRequest, struck: Struck): Promise<ApiAnswer> {
-  const verdict = await struck.leave(done.told);
+  const verdict = await struck.leave(done.sent);
   if (verdict === 'cut') return { ...answer(done), kind: 'cut' };
   return instead(verdict, request) ?? answer(done);
 }

@@ -14,7 +14,7 @@ export type Verdict =
   | 'key_in_use'
   | 'key_mismatch';
 
-/** How the bank, or Stripe on its behalf, takes one operation. Nothing set: as the card says. */
+/** How the bank, or Stripe on its behalf, treats one operation. If nothing is set, the card decides. */
 export interface Manner {
   authenticate?: true;
   decline?: Decline;
@@ -23,7 +23,7 @@ export interface Manner {
   capture?: 'refused' | 'hold_lost';
   cancel?: 'refused';
   refund?: RefundManner | 'balance_insufficient';
-  /** A refund's end comes after so long, ms; 0: when `/_sim/refunds/settle` is asked for it. */
+  /** A refund ends after this long, ms. 0: it ends when `/_sim/refunds/settle` is called for it. */
   settleMs?: number;
 }
 
@@ -46,9 +46,9 @@ export interface Kind {
   /** Added to the answer, whatever it is. */
   headers?: Readonly<Record<string, string>>;
   deliver?: Delivery;
-  /** Where 1000 would be no sensible default. */
+  /** Set if the default of 1000 makes no sense. */
   delayMs?: number;
-  /** How long a switch of this kind lives when it does not say. */
+  /** How long a switch of this kind stays on by default. */
   forMs?: number;
 }
 

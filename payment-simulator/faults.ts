@@ -69,7 +69,7 @@ export interface Struck {
   manner(): Manner;
   replace(): Kind['replace'] | null;
   /** `told` resolves once the webhooks of the request have been tried. */
-  leave(told?: Promise<void>): Promise<Verdict | null>;
+  leave(sent?: Promise<void>): Promise<Verdict | null>;
   headers(): Record<string, string>;
   delivery(): DeliveryOrder;
 }
@@ -146,12 +146,12 @@ function concerns(kind: Kind, about: About, subject: FaultSubject): boolean {
 
 function verdicts(struck: FaultOn[], clock: Clock, signal: AbortSignal): Struck {
   const kinds = struck.map((fault) => ({ fault, kind: FAULT_KINDS[fault.fault] as Kind }));
-  const at = async (point: 'arrive' | 'leave', told: Promise<void>): Promise<Verdict | null> => {
+  const at = async (point: 'arrive' | 'leave', sent: Promise<void>): Promise<Verdict | null> => {
     let final: Verdict | null = null;
     for (const { fault, kind } of kinds) {
       const verdict = kind[point];
       if (verdict === 'wait') await clock.sleep(fault.delayMs, signal);
-      else if (verdict === 'after_webhooks') await atMost(told, TOLD_MS_MAX, clock);
+      else if (verdict === 'after_webhooks') await atMost(sent, TOLD_MS_MAX, clock);
       else if (verdict) final = verdict;
     }
     return final;
@@ -161,7 +161,7 @@ function verdicts(struck: FaultOn[], clock: Clock, signal: AbortSignal): Struck 
     manner: () =>
       Object.assign({}, ...kinds.map(({ fault, kind }) => kind.manner?.(fault.delayMs))) as Manner,
     replace: () => kinds.find(({ kind }) => kind.replace)?.kind.replace ?? null,
-    leave: (told) => at('leave', told ?? Promise.resolve()),
+    leave: (sent) => at('leave', sent ?? Promise.resolve()),
     headers: () => Object.assign({}, ...kinds.map(({ kind }) => kind.headers)) as Record<string, string>,
     delivery: () => deliveryOrder(kinds, clock.now()),
   };

@@ -91,7 +91,10 @@ async function replay<T>(path: string, size: number, onRecord: (record: T) => vo
   return sound;
 }
 
-/** Without its line feed; what follows the last one was cut short, even where it happens to parse, and is left out. */
+/**
+ * Yields each line without its line feed. What follows the last line feed was cut short and is left out, even
+ * if it happens to parse.
+ */
 async function* wholeLines(path: string): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];
   for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {

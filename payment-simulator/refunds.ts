@@ -14,11 +14,11 @@ export function createRefund(bank: Bank, params: FormTree): RefundRow {
   if (reason !== null && !REASONS.includes(reason)) {
     throw invalid(`Invalid reason: must be one of ${REASONS.join(', ')}`, 'reason');
   }
-  const told = bank.manner();
-  if (told.refund === 'balance_insufficient') {
+  const scripted = bank.manner();
+  if (scripted.refund === 'balance_insufficient') {
     throw refused('Insufficient funds in your Stripe balance to refund this amount.', 'balance_insufficient');
   }
-  const manner = told.refund ?? card(methodOf(bank, charge.method).card).bank.refund ?? 'at_once';
+  const manner = scripted.refund ?? card(methodOf(bank, charge.method).card).bank.refund ?? 'at_once';
   const { starts, pendingReason } = COURSES[manner];
   const refund: RefundRow = {
     id: bank.id('re'),
@@ -33,7 +33,7 @@ export function createRefund(bank: Bank, params: FormTree): RefundRow {
     pendingReason,
     metadata: texts(subtree(params, 'metadata')),
     manner,
-    ...(told.settleMs && { settleAt: bank.now() + Math.ceil(told.settleMs / 1000) }),
+    ...(scripted.settleMs && { settleAt: bank.now() + Math.ceil(scripted.settleMs / 1000) }),
   };
   bank.state.put('refunds', refund);
   if (starts !== 'failed') {

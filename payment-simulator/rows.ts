@@ -119,7 +119,7 @@ export interface DisputeRow {
   /** The amount that was taken from the balance for it, and the fee, which is not returned even if the dispute is won. */
   withdrawn: number;
   fee: number;
-  /** `withdrawn` came back. */
+  /** The amount in `withdrawn` was returned to the balance. */
   reinstated: boolean;
 }
 

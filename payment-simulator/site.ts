@@ -112,7 +112,7 @@ function back(res: ServerResponse, intent: IntentRow): void {
   res.writeHead(303, { location: url.href, 'cache-control': 'no-store' }).end();
 }
 
-/** As it is by then: a fault may have kept the answer waiting. */
+/** Reads the intent again, because a fault may have delayed the answer. */
 function authenticateNow(deps: SiteDeps, id: string, accepted: boolean): IntentRow {
   const intent = find(deps.bank, 'intents', id);
   if (!intent) throw new Error(`${id} is gone`);

@@ -15,15 +15,17 @@ export function say(line) {
 /** A problem that the person can fix: printed as a sentence, without a stack. */
 export class SetupProblem extends Error {}
 
-/** Installs what package-lock.json asks for, if anything of it is missing here. */
-export async function ensureInstalled({ dev }) {
-  if (isInstalled({ dev })) return;
+/** Installs what the package-lock.json of a folder asks for, if anything of it is missing there. */
+export async function ensureInstalled({ dev, folder = root }) {
+  if (isInstalled({ dev }, folder)) return;
   say('Installing dependencies (once, about a minute) …');
   // Test tools too: a second install for `npm test` would take the first one down while a server runs from it.
   const npm = npmCommand();
   const code = await runTelling('installing', npm.program, [
     ...npm.leading,
     'ci',
+    '--prefix',
+    folder,
     '--include=dev',
     '--include=optional',
     '--no-audit',
@@ -34,7 +36,7 @@ export async function ensureInstalled({ dev }) {
   ]);
   if (code !== 0)
     throw new SetupProblem('npm ci failed; its messages are above. Mend that and run the command again.');
-  if (!isInstalled({ dev })) {
+  if (!isInstalled({ dev }, folder)) {
     throw new SetupProblem(
       'npm ci ended well but left packages out. Remove node_modules and the omit settings of npm (npm config get omit), and try again.',
     );
@@ -61,7 +63,8 @@ export function isInstalled({ dev }, folder = root) {
 function isNeeded(entry, dev) {
   if ((entry.dev || entry.devOptional) && !dev) return false;
   if (!entry.optional) return true;
-  // Optional packages are mostly binaries for other machines; ours must be there. Which libc this is, npm knows best.
+  // Optional packages are mostly binaries for other machines; those for this machine must be there. npm knows
+  // best which libc this machine has.
   if (!entry.os || !entry.cpu || entry.libc) return false;
   return entry.os.includes(process.platform) && entry.cpu.includes(process.arch);
 }

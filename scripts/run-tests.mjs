@@ -26,6 +26,17 @@ const stages = [
   { name: 'load', takes: places, folders: ['test/load'], isPart: (name) => crowds.test(name) },
 ];
 
+/** The longest files of their stages begin first, so that none of them runs alone at the end. */
+const longest = [
+  ...['checkout-faults', 'job-worker', 'runtime-postgres-server', 'refunds-http', 'degrade-losses'],
+  ...['fulfilment-mail', 'http-hostile', 'purchases-faults', 'soak', 'crash-server'],
+  ...['buyer-waiting', 'buyer-journey', 'buyer-recovery', 'organiser-page'],
+];
+const rankOf = (file) => {
+  const rank = longest.indexOf(path.basename(file).replace(/\.test\.[tj]s$/, ''));
+  return rank < 0 ? longest.length : rank;
+};
+
 /** `npm run test:fast`: what needs Postgres at most. */
 const fast = ({ name }, file) =>
   ['unit', 'contract'].includes(name) && !path.basename(file).includes('redis');
@@ -47,7 +58,8 @@ function filesOf(stage, filters) {
         (filter === 'fast' && fast(stage, file)) ||
         (!isName(filter) && path.relative(root, file).includes(filter)),
     );
-  return filters.length === 0 ? files : files.filter(wanted);
+  const chosen = filters.length === 0 ? files : files.filter(wanted);
+  return chosen.sort((a, b) => rankOf(a) - rankOf(b));
 }
 
 function isName(filter) {

@@ -2,7 +2,16 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ensureCompiled, ensurePages, programFolders, root, run, SetupProblem, say } from './prepare.mjs';
+import {
+  ensureCompiled,
+  ensureInstalled,
+  ensurePages,
+  programFolders,
+  root,
+  run,
+  SetupProblem,
+  say,
+} from './prepare.mjs';
 import { chromium, findOrInstall, nginx, redis } from './programs.mjs';
 
 const inCi = process.env.CI === 'true';
@@ -17,6 +26,9 @@ export async function runAllTests(filters) {
     if (everything || filters.some((filter) => filter.includes(part)))
       env[program.variable] = await programFor(program);
   }
+  // The generator of the client's types has packages of its own.
+  if (everything || filters.some((filter) => 'services/client'.includes(filter)))
+    await ensureInstalled({ dev: false, folder: path.join(root, 'client') });
   if (everything) {
     // All of them, then the verdict: one run shows every mistake.
     const types = await check('types', ['node_modules/typescript/bin/tsc', '--noEmit']);

@@ -1,17 +1,21 @@
 import { Command, CommanderError } from 'commander';
 import { registerCrowdCommand } from '../tools/crowd/command.ts';
 import { registerGamedayCommand } from '../tools/gameday/command.ts';
-import { openArbiter, StartProblem } from './app/app.ts';
+import { openArbiter } from './app/database.ts';
+import { StartProblem } from './app/runtime.ts';
 import { registerAuditCommand } from './cli/audit.ts';
 import { registerBuyerCommands } from './cli/buyer.ts';
+import { registerCodeCommands } from './cli/codes.ts';
+import type { CliContext } from './cli/context.ts';
 import { reachMigratedDatabase } from './cli/database.ts';
 import { examine, findingsText } from './cli/doctor.ts';
+import { registerEventCommands } from './cli/events.ts';
 import { registerExportCommand } from './cli/export.ts';
 import { registerLimitCommands } from './cli/limits.ts';
 import { registerLogCommand } from './cli/log.ts';
 import { registerMailCommands } from './cli/mail.ts';
-import { type CliContext, registerOrganiseCommands } from './cli/organise.ts';
 import { registerPaymentCommands } from './cli/payments.ts';
+import { registerPlanCommands } from './cli/plans.ts';
 import { registerQueueCommands } from './cli/queue.ts';
 import { registerReconcileCommand } from './cli/reconcile.ts';
 import { registerRefundCommands } from './cli/refunds.ts';
@@ -36,7 +40,7 @@ const exitCodesText = `
 Exit codes: 0 done · 1 refused, or a check failed · 2 wrong usage or configuration · 3 database, port or
 provider cannot be had. Settings come from the environment: docs/reference/configuration.md.`;
 
-/** Publishing or replanning a large house takes seconds. */
+/** Publishing or replanning a large venue takes seconds. */
 const statementTimeoutMs = 120_000;
 
 class ConfigurationProblem extends Error {}
@@ -138,23 +142,28 @@ export async function main(argv: readonly string[]): Promise<number> {
     progress: say,
     fail,
     openArbiter: (db) => openArbiter(db, config(), runtime()),
+    webhookAddresses: () => config().webhooks,
+    dataDir: () => config().dataDir,
+    namesAccounts: () => config().accountSecret !== undefined,
     redisServers: () => config().redis.servers.map(({ name }) => name),
     openDatabase,
   };
-  registerOrganiseCommands(program, organising);
+  registerPlanCommands(program, organising);
+  registerEventCommands(program, organising);
+  registerCodeCommands(program, organising);
   registerLimitCommands(program, organising);
   registerBuyerCommands(program, organising);
-  registerExportCommand(program, { ...organising, openDatabase, dataDir: () => config().dataDir, say });
-  registerRefundCommands(program, { ...organising, log: () => runtime().log });
-  registerPaymentCommands(program, { ...organising, log: () => runtime().log });
+  registerExportCommand(program, { ...organising, openDatabase });
+  registerRefundCommands(program, organising);
+  registerPaymentCommands(program, organising);
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerLogCommand(program, organising);
-  registerReconcileCommand(program, { config, runtime, print, say, fail, openDatabase });
+  registerReconcileCommand(program, { ...organising, config, runtime });
   registerGamedayCommand(program, { runtime, print, say, fail });
   registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
   registerMailCommands(program, organising);
-  registerTicketCommands(program, { ...organising, dataDir: () => config().dataDir });
-  registerWebhookCommands(program, { ...organising, addresses: () => config().webhooks });
+  registerTicketCommands(program, organising);
+  registerWebhookCommands(program, organising);
   registerCrowdCommand(program, { clock: systemClock, random: systemRandom, print, fail });
 
   try {

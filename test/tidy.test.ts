@@ -4,6 +4,7 @@ import path from 'node:path';
 import test, { describe } from 'node:test';
 import { projectDir } from '../src/runtime/project-dir.ts';
 import {
+  circleRule,
   clockRule,
   exitRule,
   functionRule,
@@ -17,6 +18,7 @@ import {
   pinRule,
   promiseRule,
   type Rule,
+  readingRule,
   type SourceFile,
   sizeRule,
   skipRule,
@@ -46,6 +48,9 @@ const file = (name: string, text: string): SourceFile => ({ path: name, text });
 const spec = '# Promises\n\n- **S901** one\n- **D901** later. Not built yet.\n| P902 | two |\n';
 
 /** Each rule with trees that it has to find fault with, each for one reason, and ones that it has to leave alone. */
+const readingList = (target: string): string =>
+  `## Files to read first\n\n${`1. [x](${target}): \`pay\`: x\n`.repeat(5)}\n## Next\n`;
+
 const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: SourceFile[][] }[] = [
   {
     says: 'each part imports only what the architecture lets it',
@@ -293,6 +298,26 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
       [file('docs/x.md', 'The user `nobody`.\n```\nmend\n```')],
       [file('docs/reference/payment-facts.md', '- `x.test.ts` the buyer pays once more')],
     ],
+  },
+  {
+    says: 'no files import each other in a circle',
+    rule: circleRule,
+    catches: [
+      [
+        file('src/core/a.ts', `import type { B } from './b.ts';`),
+        file('src/core/b.ts', `import { a } from './a.ts';`),
+      ],
+    ],
+    passes: [[file('src/core/a.ts', `import { b } from './b.ts';`), file('src/core/b.ts', '')]],
+  },
+  {
+    says: 'the files to read first exist and hold what README names',
+    rule: readingRule,
+    catches: [
+      [file('README.md', readingList('src/x.ts'))],
+      [file('README.md', readingList('src/x.ts')), file('src/x.ts', 'function other() {}')],
+    ],
+    passes: [[file('README.md', readingList('src/x.ts')), file('src/x.ts', 'async function pay() {}')]],
   },
   {
     says: 'every package is pinned to one version',

@@ -52,10 +52,10 @@ interface Known {
  */
 export async function openSameStepsSale(
   pool: pg.Pool,
-  { db, house, provider, money }: { db: Db; house: number; provider: PaymentProvider; money: string },
+  { db, venue, provider, money }: { db: Db; venue: number; provider: PaymentProvider; money: string },
 ): Promise<Seller> {
   const arbiter = createPostgresArbiter({ db });
-  const at = await openSaleEvent(db, arbiter, house);
+  const at = await openSaleEvent(db, arbiter, venue);
 
   /** As checkout.ts reads it before it reserves and before it opens an object. */
   async function findOrder(order: string): Promise<Known | null> {

@@ -24,8 +24,8 @@ export async function transaction<Result>(
 export const gap = (ms: number): Promise<void> => systemClock.sleep(ms);
 
 /**
- * The usual table of a shop's own: a row a seat, with who holds it until when. None of the baselines knows quotas, repeats,
- * sessions or epochs: only whether the seat is free.
+ * The table that a shop would usually make for itself: one row for each seat, with who holds it and until
+ * when. The baselines know no quotas, repeats, sessions or epochs, only whether the seat is free.
  */
 export async function seatTable(
   pool: pg.Pool,

@@ -21,7 +21,7 @@ import type { Loops } from '../runtime/loops.ts';
 import type { Shutdown } from '../runtime/shutdown.ts';
 import type { QueueStores } from '../waiting-room/queue-stores.ts';
 import type { AdmissionControl, WaitingRoom } from '../waiting-room/waiting-room.ts';
-import type { AppOptions } from './app.ts';
+import type { AppOptions } from './runtime.ts';
 import { openArbiters, openStoreWatch, type RedisStores, redisHoldsOf } from './stores.ts';
 
 /** The leader's part of the program: one controller for all events that this process leads, and the watch over Redis. */
@@ -47,16 +47,16 @@ export function startController(
   const events = createEvents({ db, clock });
   let watch: StoreWatch | undefined;
   const look = (event: EventNo, partition: PartitionNo): void => watch?.look(event, partition);
-  const made = openArbiters({ db, events, redis, reporter: owner, onLoss: look, clock, log });
-  const arbiter = parts.replace?.arbiter?.(made.arbiter) ?? made.arbiter;
+  const arbiters = openArbiters({ db, events, redis, reporter: owner, onLoss: look, clock, log });
+  const arbiter = parts.replace?.arbiter?.(arbiters.arbiter) ?? arbiters.arbiter;
   const snapshots = createSnapshots({ arbiter, events, clock });
   const seatCounts = async (event: number) => (await snapshots.of(event)).counts;
   const path = createPathTask({ db, clock });
   const projection = createProjectionTask({
     db,
     events,
-    arbiter: made.arbiter,
-    postgres: made.postgres,
+    arbiter: arbiters.arbiter,
+    postgres: arbiters.postgres,
     clock,
     log,
   });

@@ -8,7 +8,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Loops } from '../runtime/loops.ts';
 import type { Shutdown } from '../runtime/shutdown.ts';
-import type { Runtime } from './app.ts';
+import type { Runtime } from './runtime.ts';
 
 export interface Documents extends TicketDocuments {
   /** Null if the order has no valid ticket. */

@@ -20,7 +20,7 @@ import { createCredentials } from '../waiting-room/credentials.ts';
 
 const reportEveryMs = 500;
 const poolSize = 3;
-/** After an orderly stop began, the process ends after this time whatever is still open. */
+/** This long after an orderly stop began, the process ends, whatever is still open. */
 const endWithinMs = 5_000;
 
 function run(setup: JobWorkerSetup): void {

@@ -8,7 +8,7 @@ import type { EventObject } from '../read-path/published.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Shutdown } from '../runtime/shutdown.ts';
 import { storedSecret } from '../runtime/stored-secret.ts';
-import type { AppOptions, Runtime } from './app.ts';
+import type { AppOptions, Runtime } from './runtime.ts';
 
 type StripeConfig = Extract<Config['payments'], { kind: 'stripe' }>;
 

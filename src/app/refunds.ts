@@ -1,10 +1,10 @@
 import type { Events } from '../catalogue/events.ts';
 import { type CancelEvent, createCancelEvent } from '../checkout/cancel-event.ts';
-import { createOperatorDesk, type OperatorDesk } from '../checkout/operator-desk.ts';
-import { createRefunds, type Refunds } from '../checkout/refunds.ts';
+import { createOperatorDesk } from '../checkout/operator-desk.ts';
+import { createRefunds } from '../checkout/refunds.ts';
 import { createReversals } from '../checkout/reversals.ts';
-import type { OrganiserRefundsDeps } from '../http/organiser-refunds.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
+import type { RefundServices } from '../operate/deps.ts';
 import { createCancellationRecord } from '../orders/cancellations.ts';
 import type { SalesRecord } from '../orders/record.ts';
 import { createRefundRecord } from '../orders/refunds.ts';
@@ -29,13 +29,8 @@ export interface RefundParts {
   log: Logger;
 }
 
-/** Refunds and the cancelling of events: what the checkout drives, what the worker runs, and what the routes call. */
-export function openRefunds(parts: RefundParts): {
-  refunds: Refunds;
-  cancelEvent: CancelEvent;
-  desk: OperatorDesk;
-  routes: OrganiserRefundsDeps;
-} {
+/** Refunds and the cancelling of events: what the checkout drives, what the worker runs, and what organisers decide. */
+export function openRefunds(parts: RefundParts): RefundServices & { cancelEvent: CancelEvent } {
   const { db, record: orders, events, ...rest } = parts;
   const refundRecord = createRefundRecord({ db });
   const cancellations = createCancellationRecord({ db });
@@ -43,7 +38,6 @@ export function openRefunds(parts: RefundParts): {
   const refunds = createRefunds({ ...rest, record: refundRecord, orders, reversals });
   const modes = events.modes;
   const cancelEvent = createCancelEvent({ ...rest, record: cancellations, refunds, modes });
-  const routes = { events, orders, refunds, refundRecord, reversals, cancelEvent, cancellations };
   const desk = createOperatorDesk({ db, refunds, random: parts.random });
-  return { refunds, cancelEvent, desk, routes };
+  return { orders, refunds, refundRecord, reversals, cancelEvent, cancellations, desk };
 }

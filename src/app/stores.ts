@@ -4,13 +4,13 @@ import { projectPhase } from '../controller/projection-task.ts';
 import { createStoreWatch, type StoreWatch, type WatchedRedis } from '../controller/store-watch.ts';
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { Arbiter, ArbiterStore } from '../inventory/arbiter.ts';
-import type { StoredHold } from '../inventory/modes.ts';
+import type { ModeReader, StoredHold } from '../inventory/modes.ts';
 import { createPostgresArbiter } from '../inventory/postgres.ts';
 import { createPartitionModes } from '../inventory/postgres-modes.ts';
 import { createRedisArbiter } from '../inventory/redis/arbiter.ts';
 import { readRedisHolds } from '../inventory/redis/holds.ts';
 import { partitionTag } from '../inventory/redis/scripts.ts';
-import { createRoutedArbiter, type ModeReader } from '../inventory/routed.ts';
+import { createRoutedArbiter } from '../inventory/routed.ts';
 import { decidedPhase } from '../orders/projection.ts';
 import type { PartitionMode } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
@@ -47,7 +47,7 @@ export interface RedisSettings {
   readonly servers: readonly { readonly name: string; readonly url: string }[];
 }
 
-/** A configured Redis with what stands on it. */
+/** A configured Redis, with the store that uses it. */
 export interface OpenRedis extends WatchedRedis {
   store: RedisStore;
 }
@@ -184,7 +184,8 @@ export function redisHoldsOf(
     }
     return found.flat();
   };
-  // Only a fault of Redis: that Postgres does not say which partitions there are is reported where Postgres is.
+  // Logs only faults of Redis. If Postgres does not say which partitions exist, that is logged where Postgres
+  // is used.
   const reported = (event: EventNo, row: PartitionMode): Promise<StoredHold[]> =>
     read(event, row).catch((err: unknown) => {
       const why = err instanceof StoreFault ? { fault: err.message } : { err };

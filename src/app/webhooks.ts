@@ -4,7 +4,7 @@ import type { Db } from '../postgres/db.ts';
 import type { Config } from '../runtime/config.ts';
 import type { Loops } from '../runtime/loops.ts';
 import type { Shutdown } from '../runtime/shutdown.ts';
-import type { Runtime } from './app.ts';
+import type { Runtime } from './runtime.ts';
 
 /** The worker role's part: tells the organiser's receivers what happened. */
 export function startWebhooks(

@@ -1,61 +1,23 @@
 import { counted } from '../core/counted.ts';
 import type { EventId, EventNo } from '../core/hold.ts';
-import type { Arbiter } from '../inventory/arbiter.ts';
-import type { StoredHold } from '../inventory/modes.ts';
-import type { PartitionMode } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
-import type { Clock } from '../runtime/clock.ts';
+import {
+  type AuditedEvent,
+  type AuditedPromise,
+  type AuditSources,
+  audited,
+  type Comparison,
+  type Looked,
+  type Violation,
+} from './audit-sources.ts';
 import { findContradictions, type RecordCheck } from './check.ts';
 import { type AuditFacts, auditableEvents, readFacts, seatNames } from './facts.ts';
 import { compareHeld } from './held.ts';
-import { compareMoney, type MoneySource } from './money.ts';
+import { compareMoney } from './money.ts';
 import { compareNumbers } from './numbers.ts';
 import { amountChecks, limitChecks, purchaseChecks } from './orders.ts';
-import { lineChecks, type QueueShard } from './queue.ts';
+import { lineChecks } from './queue.ts';
 import { leaseChecks, ownerChecks, stateChecks } from './seats.ts';
-
-/**
- * Whether an event keeps its promises, as far as its stores can tell at rest: arbiter, record and payment provider are read
- * and compared. Nothing is written but, in Redis, the mark that a look at its numbers leaves. What is merely under way is
- * counted as in transit; only a contradiction is a violation.
- */
-export interface AuditSources {
-  db: Db;
-  clock: Clock;
-  modes(event: EventNo): Promise<PartitionMode[]>;
-  /** The routed arbiter. */
-  arbiter: Pick<Arbiter, 'snapshot'>;
-  /** Returns holds and memories of a partition that Redis arbitrates. Null means that they cannot be read from here. */
-  redisHolds: ((event: EventNo, row: PartitionMode) => Promise<StoredHold[]>) | null;
-  /** Returns how far a shard whose numbers come from Redis has come there. Null means that it cannot be read from here. */
-  numbers: ((event: EventNo, at: NumbersAt) => Promise<NumbersSeen>) | null;
-  money: MoneySource;
-}
-export type NumbersAt = Pick<QueueShard, 'shard' | 'store' | 'epoch' | 'runIds'>;
-/** The last number issued and the ceiling below which that Redis stops, or another epoch that it knows. */
-export type NumbersSeen =
-  | { kind: 'looked'; last: number; ceiling: number }
-  | { kind: 'stale'; epoch: number };
-
-export const audited = [
-  ...(['S1', 'S2', 'S3', 'S4', 'S5', 'S6', 'S7', 'S8'] as const),
-  ...(['P1', 'P2', 'P3', 'P4', 'P5', 'P6', 'P7', 'P8'] as const),
-  ...(['W1', 'W3', 'W6'] as const),
-];
-export type AuditedPromise = (typeof audited)[number];
-
-export interface Violation {
-  promise: AuditedPromise;
-  /** Same contradiction, same key: for looking twice. */
-  key: string;
-  seat: number | null;
-  order: string | null;
-  hold: string | null;
-  /** The two values that contradict each other. */
-  says: string;
-  /** The action for the operator. */
-  remedy: string;
-}
 
 export interface PromiseFinding {
   promise: AuditedPromise;
@@ -79,27 +41,6 @@ export interface AuditReport {
   violations: number;
   /** Stores that had to be read and could not be, and why: nothing is proved about what is in them. */
   unread: string[];
-}
-
-/** The result of comparing two stores, which cannot be read at one instant. */
-export interface Comparison {
-  looked: Looked[];
-  violations: Violation[];
-  /** See `AuditReport`. */
-  unread: string[];
-}
-export interface Looked {
-  promise: AuditedPromise;
-  /** One of the two. */
-  evidence?: string;
-  unchecked?: string;
-}
-
-export interface AuditedEvent {
-  event: EventNo;
-  id: EventId;
-  currency: string;
-  holdSeatsMax: number;
 }
 
 export const violationsListedMax = 20;
@@ -179,7 +120,7 @@ export async function waitForRest(sources: AuditSources, event: EventNo, waitMs:
  */
 async function twice(sources: AuditSources, compare: () => Promise<Comparison>): Promise<Comparison> {
   const { clock, redisHolds, numbers } = sources;
-  // Without a way to Redis nothing comes of waiting for its answer.
+  // Without a connection to Redis it is useless to wait for its answer.
   const mayAnswer = redisHolds !== null && numbers !== null;
   const isOpen = ({ violations, unread }: Comparison): boolean =>
     violations.length > 0 || (mayAnswer && unread.length > 0);

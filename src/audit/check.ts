@@ -53,7 +53,7 @@ export function indexCheck(
   const name = `index_${table}_${columns}_${condition}`.replace(/\W+/g, '_').slice(0, 50).replace(/_$/, '');
   const index = `the unique index on ${table} (${columns})${rows ? ` of ${rows}` : ''}`;
   const quoted = condition.replace(/'/g, "''");
-  const own = ['tickets', 'seats', 'holds'].includes(table);
+  const isPartitioned = ['tickets', 'seats', 'holds'].includes(table);
   return {
     promise,
     name,
@@ -65,7 +65,7 @@ export function indexCheck(
              'no valid unique index on ${table} (${columns})${condition ? ` where ${quoted}` : ''}' AS says
       WHERE $1::integer IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_index i
-        WHERE i.indrelid = to_regclass(${own ? `'${table}_' || $1` : `'${table}'`})
+        WHERE i.indrelid = to_regclass(${isPartitioned ? `'${table}_' || $1` : `'${table}'`})
           AND i.indisunique AND i.indisvalid AND i.indisready
           AND pg_get_indexdef(i.indexrelid) LIKE '%(${columns})%'
           AND coalesce(pg_get_expr(i.indpred, i.indrelid), '') LIKE '%${quoted}%')`,

@@ -23,7 +23,10 @@ export interface Transit {
   halfway: number;
   /** Money operations under way. */
   operations: number;
-  /** Operations that have been due, and unpaid orders past their deadline, for more than 2 min: no worker runs. */
+  /**
+   * Operations that have been due for more than 2 min, and unpaid orders more than 2 min past their deadline.
+   * If there are any, no worker runs.
+   */
   overdue: number;
   /** Partitions that move between stores, or in grace. */
   partitions: number;

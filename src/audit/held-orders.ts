@@ -1,7 +1,7 @@
 import { counted } from '../core/counted.ts';
 import type { PartitionNo } from '../core/hold.ts';
 import type { StoredHold } from '../inventory/modes.ts';
-import type { Looked, Violation } from './audit.ts';
+import type { Looked, Violation } from './audit-sources.ts';
 import type { OrderOfHold } from './facts.ts';
 
 /**
@@ -60,7 +60,7 @@ export function judgeOrders(given: {
   return { looked: looked.flat(), violations };
 }
 
-/** How far S5 could be looked at: of orders whose holds are forgotten it is not known. */
+/** How far S5 could be checked. For orders whose holds are forgotten, it could not. */
 export function remembrance(of: {
   partition: PartitionNo;
   store: string;
@@ -113,7 +113,8 @@ function endBefore(order: OrderOfHold, { state, deadline }: StoredHold): string 
     case 'released':
     case 'replaced':
       return isOpen(order.state) || isSold(order.state) || wasBefore ? `was ${state}` : null;
-    // Also what is left of giving back a hold that had been forgotten, long after its order: an unpaid one's never is.
+    // A tombstone is also left when a forgotten hold is given back long after its order. The hold of an
+    // unpaid order is never forgotten.
     case 'tombstone':
       return isOpen(order.state) || wasBefore ? 'was given back' : null;
     case 'live':

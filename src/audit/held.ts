@@ -3,7 +3,14 @@ import { holdLimits, type PartitionNo, seatStates } from '../core/hold.ts';
 import type { Snapshot } from '../inventory/arbiter.ts';
 import type { StoredHold } from '../inventory/modes.ts';
 import type { PartitionMode } from '../orders/record.ts';
-import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+import type {
+  AuditedEvent,
+  AuditedPromise,
+  AuditSources,
+  Comparison,
+  Looked,
+  Violation,
+} from './audit-sources.ts';
 import {
   decidedSeats,
   type OpenOrderSeats,
@@ -86,7 +93,7 @@ function compareStates(partition: PartitionNo, snapshot: Snapshot, decided: Deci
       'The record is the truth: project the seat again (a restart of the controller does). Report the fault.';
     violations.push({ promise: 'S8', key: `seat ${seat}`, seat, order, hold: null, says, remedy });
   };
-  const own = new Set(decided.seats);
+  const decidedNow = new Set(decided.seats);
   decided.seats.forEach((seat, index) => {
     const code = snapshot.codes[seat] ?? foreignCode;
     const state = decided.states[index]!;
@@ -105,7 +112,7 @@ function compareStates(partition: PartitionNo, snapshot: Snapshot, decided: Deci
     }
   });
   snapshot.codes.forEach((code, seat) => {
-    if (code !== foreignCode && !own.has(seat)) {
+    if (code !== foreignCode && !decidedNow.has(seat)) {
       violate(
         seat,
         null,

@@ -2,36 +2,16 @@ import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { dueSum } from '../core/money-due.ts';
 import { installationOf } from '../postgres/installation.ts';
-import type { AuditedEvent, AuditedPromise, AuditSources, Comparison, Violation } from './audit.ts';
+import type {
+  AuditedEvent,
+  AuditedPromise,
+  AuditSources,
+  Comparison,
+  MoneySource,
+  PaymentSeen,
+  Violation,
+} from './audit-sources.ts';
 import { type AuditedOrder, auditedOrders, knownOrders } from './facts.ts';
-
-/** A payment object as the provider knows it; minor units. */
-export interface PaymentSeen {
-  object: string;
-  /** Our order, according to the provider. Null means that the payment names none. */
-  reference: string | null;
-  /** The event's public id; null where the provider does not say. */
-  event: string | null;
-  /** The installation that made it, as the provider has it; null or absent: it says none. */
-  installation?: string | null;
-  amount: number;
-  currency: string;
-  /** Reserved and neither taken nor released. */
-  authorised: number;
-  captured: number;
-  refunded: number;
-  status: 'open' | 'authorised' | 'captured' | 'cancelled';
-  /** How often a card was tried; null where the provider does not say. */
-  tries: number | null;
-}
-
-/** Where the provider's side is read. */
-export type MoneySource =
-  /** All there is, with payments that the record does not know. */
-  | { kind: 'ledger'; name: string; read(): Promise<PaymentSeen[]> }
-  /** One object at a time, at most `most` of an event: those of orders that are not settled first. */
-  | { kind: 'lookups'; name: string; most: number; look(object: string): Promise<PaymentSeen | null> }
-  | { kind: 'none'; why: string };
 
 const pageSize = 5_000;
 const besideProvider: readonly AuditedPromise[] = ['P1', 'P2', 'P3', 'P4', 'P5', 'P6', 'P8'];

@@ -1,4 +1,4 @@
-import type { AuditedEvent, AuditSources, Comparison, Looked, Violation } from './audit.ts';
+import type { AuditedEvent, AuditSources, Comparison, Looked, Violation } from './audit-sources.ts';
 import { queueShards } from './queue.ts';
 
 /** Compares W1 with the stores that issue numbers: how far each has come, what is known about it and where it must stop. */

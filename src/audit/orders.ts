@@ -287,13 +287,14 @@ export const amountChecks: readonly RecordCheck[] = [
   },
   {
     promise: 'P8',
-    name: 'reversal_told',
-    looks: 'refunds made at the provider and disputes are on the list or were decided, as they stand now',
+    name: 'reversal_not_listed',
+    looks:
+      'refunds made at the provider and disputes are on the operator list or were decided, in their present state',
     remedy: 'Compare the order with the provider; cancel its tickets if the money went back.',
     // Decided findings are kept for a year (reconcile_run_due).
     text: `
       SELECT NULL::integer AS seat, v.order_id AS "order", NULL::uuid AS hold,
-             format('%s %s is %s and took %s, no operator was told', v.kind, v.reversal_id, v.state, v.taken) AS says
+             format('%s %s is %s and took %s, and no operator saw it', v.kind, v.reversal_id, v.state, v.taken) AS says
       FROM reversals v JOIN orders o USING (order_id)
       WHERE o.event_no = $1 AND v.seen_at > now() - interval '1 year'
         AND NOT EXISTS (SELECT FROM reconcile_findings f WHERE f.subject = v.reversal_id

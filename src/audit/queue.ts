@@ -1,5 +1,6 @@
 import type { EventNo } from '../core/hold.ts';
 import type { Db } from '../postgres/db.ts';
+import type { QueueShard } from './audit-sources.ts';
 import { indexCheck, type RecordCheck } from './check.ts';
 
 /** W1 and W3 inside Postgres: numbers, passes and the frontier. */
@@ -80,21 +81,6 @@ export const lineChecks: readonly RecordCheck[] = [
   indexCheck('W3', 'passes', 'event_no, visitor', '', ''),
   indexCheck('W3', 'passes', 'event_no, shard, number', '', ''),
 ];
-
-/** Which store issues a shard's numbers, and what the record knows of them. */
-export interface QueueShard {
-  shard: number;
-  mode: 'postgres' | 'redis';
-  epoch: number;
-  store: string | null;
-  runIds: string[];
-  /** Known to be issued. */
-  last: number;
-  /** The highest number that has a pass; 0: none. */
-  passed: number;
-  /** No number at or above it is issued. */
-  ceiling: number;
-}
 
 export function queueShards(db: Db, event: EventNo): Promise<QueueShard[]> {
   return db.query<QueueShard>(

@@ -154,12 +154,12 @@ export const stateChecks: readonly RecordCheck[] = [
   {
     promise: 'S8',
     name: 'seat_rows',
-    looks: 'a row for each seat of the house, in a partition that there is',
+    looks: 'a row for each seat of the venue, in a partition that there is',
     remedy: 'Restore the missing rows from the plan, or report the fault.',
     text: `
       SELECT coalesce(s.seat_no, n.seat_no) AS seat, NULL::uuid AS "order", NULL::uuid AS hold,
              CASE WHEN s.seat_no IS NULL THEN 'no row says what is decided about it'
-                  WHEN n.seat_no IS NULL THEN 'it is none of the seats of the house'
+                  WHEN n.seat_no IS NULL THEN 'it is none of the seats of the venue'
                   ELSE format('its partition %s is not there', s.partition) END AS says
       FROM (SELECT seat_no, partition FROM seats WHERE event_no = $1) s
         FULL JOIN (SELECT generate_series(0, seat_count - 1) AS seat_no FROM events WHERE event_no = $1) n USING (seat_no)

@@ -32,7 +32,7 @@ export interface BlockOutcome {
   unanswered: SeatNo[];
 }
 
-/** A partition that moves is asked again so often, after this long: a move takes under a second. */
+/** A partition that is moving is asked again this many times, this far apart. A move takes under a second. */
 const triesMax = 4;
 const retryMs = 400;
 /** The organiser's own holds: under the reserve margin they would be refused. */
@@ -210,7 +210,7 @@ async function blockAtRest(
   return together([outcome, await decide(blocking, free, { version: phase.version })]);
 }
 
-/** The free ones are held for the organiser first, like a buyer's, but without a quota. */
+/** First holds the free seats for the organiser, as for a buyer but without a quota. */
 async function blockByHolds(blocking: Blocking, seats: SeatNo[]): Promise<BlockOutcome> {
   const { free, outcome } = await lookAt(blocking, seats);
   const parts = [outcome];

@@ -14,7 +14,7 @@ import { type EventPartition, eventPartitions, partitionOfSection, readPartition
 import { findPlan, seatFacts } from './plans.ts';
 
 /** A web process's copy of a published event's seats. It changes only with the layout's hash. */
-export interface House {
+export interface Venue {
   layoutHash: string;
   layout: Layout;
   /** Indexed by seat_no. */
@@ -35,15 +35,15 @@ export interface Events {
    */
   modes(event: EventNo): Promise<PartitionMode[]>;
   /**
-   * The same with the instant (of the monotonic clock) at which the reading began; shares one that began at `notBefore` or
-   * later, when that is given.
+   * As `modes`, with the instant (of the monotonic clock) at which the reading began. If `notBefore` is
+   * given, shares a reading that began then or later.
    */
   modesRead(event: EventNo, notBefore?: number): Promise<ModesReading>;
   /** Forgets what is remembered about modes, after an arbiter answered `stale`. */
   forgetModes(event: EventNo): void;
   /** Forgets what is remembered about an event that was just changed. */
   forget(event: EventRecord): void;
-  house(event: EventRecord): Promise<House>;
+  venue(event: EventRecord): Promise<Venue>;
   layoutBytes(hash: string): Promise<Uint8Array | null>;
   create(command: CreateEventCommand): Promise<CreateEventOutcome>;
   /** Changes the operator's controls if they still have the version that the operator saw. */
@@ -110,7 +110,7 @@ export function isEventTime(at: number): boolean {
 const freshMs = 900;
 /** A move between stores takes a fraction of a second, so a call that waits for its end reads again this soon. */
 const movingFreshMs = 50;
-/** Houses in memory: some hundred bytes a seat. The one that was used longest ago goes first. */
+/** Venues in memory: some hundred bytes a seat. The one that was used longest ago goes first. */
 const houseSeatsMax = 500_000;
 /** The fixed memory cost of an event, in addition to its seats, in seats. */
 const houseWeight = 200;
@@ -144,7 +144,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
   const idByNo = new Map<EventNo, EventId>();
   const modesByNo = createMemory<EventNo, ModesReading>(clock);
   /** Keyed by event and layout, in order of use: the one used last is the last. */
-  const houses = new Map<string, { weight: number; loading: Promise<House> }>();
+  const venues = new Map<string, { weight: number; loading: Promise<Venue> }>();
 
   const select = async (name: string, where: string, values: unknown[]): Promise<EventRecord[]> =>
     (await db.query<EventRow>(name, `SELECT ${columns} FROM events ${where}`, values)).map(recordOf);
@@ -186,26 +186,26 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     return find(row.event_id);
   }
 
-  async function house(event: EventRecord): Promise<House> {
+  async function venue(event: EventRecord): Promise<Venue> {
     const hash = event.layoutHash;
     if (!hash) throw new Error(`event ${event.event} is not published`);
     const key = `${event.eventNo}/${hash}`;
-    const found = houses.get(key);
+    const found = venues.get(key);
     const entry = found ?? {
       weight: event.seatCount + houseWeight,
-      loading: loadHouse(db, event.eventNo, hash),
+      loading: loadVenue(db, event.eventNo, hash),
     };
-    houses.delete(key);
-    houses.set(key, entry);
+    venues.delete(key);
+    venues.set(key, entry);
     if (found) return found.loading;
     entry.loading.catch(() => {
-      if (houses.get(key) === entry) houses.delete(key);
+      if (venues.get(key) === entry) venues.delete(key);
     });
     let weight = 0;
-    for (const each of houses.values()) weight += each.weight;
-    for (const [old, each] of houses) {
+    for (const each of venues.values()) weight += each.weight;
+    for (const [old, each] of venues) {
       if (weight <= houseSeatsMax || each === entry) break;
-      houses.delete(old);
+      venues.delete(old);
       weight -= each.weight;
     }
     return entry.loading;
@@ -218,7 +218,7 @@ export function createEvents({ db, clock }: { db: Db; clock: Clock }): Events {
     modes: async (no) => (await modesRead(no)).modes,
     modesRead,
     forgetModes: (no) => modesByNo.forget(no),
-    house,
+    venue,
     layoutBytes: async (hash) => {
       const rows = await db.query<{ bytes: Buffer }>(
         'layout_bytes',
@@ -311,7 +311,7 @@ async function changeOnSale(db: Db, command: OnSaleCommand): Promise<OnSaleOutco
   return { kind: row.outcome, now };
 }
 
-async function loadHouse(db: Db, event: EventNo, layoutHash: string): Promise<House> {
+async function loadVenue(db: Db, event: EventNo, layoutHash: string): Promise<Venue> {
   const [bytes, seats, partitions] = await Promise.all([
     db.query<{ bytes: Buffer }>('layout_bytes', 'SELECT bytes FROM layouts WHERE hash = $1', [layoutHash]),
     seatFacts(db, event),

@@ -22,7 +22,7 @@ export interface EventPartition {
 }
 
 /** One partition, and it is everything: what an event has that asked for none. */
-export const wholeHouse: EventPartition[] = [{ partition: 0, sections: null, store: null }];
+export const wholeVenue: EventPartition[] = [{ partition: 0, sections: null, store: null }];
 
 export type PartitionsRead =
   | { kind: 'partitions'; partitions: EventPartition[] }
@@ -36,7 +36,7 @@ export function readPartitions(
   /** Names of the configured servers. Null if this process does not know them. */
   servers: readonly string[] | null,
 ): PartitionsRead {
-  if (settings.length === 0) return { kind: 'partitions', partitions: wholeHouse };
+  if (settings.length === 0) return { kind: 'partitions', partitions: wholeVenue };
   const known = new Set(plan.sections.map(({ id }) => id));
   const named = new Set<string>();
   for (const [i, { sections, redis }] of settings.entries()) {
@@ -60,7 +60,7 @@ export function readPartitions(
   return {
     kind: 'partitions',
     partitions: [
-      ...wholeHouse.slice(0, left),
+      ...wholeVenue.slice(0, left),
       ...settings.map(({ sections, redis }, i) => ({
         partition: i + left,
         sections: [...sections],
@@ -97,8 +97,9 @@ export type RegroupOutcome =
   | { kind: 'would_move'; seats: SeatFacts[] };
 
 /**
- * The partitions under another version of the plan: a section keeps its own. A new one that only renames (all of its kept
- * seats come from one partition) stays there; a really new one goes to partition 0.
+ * The partitions under another version of the plan. A section keeps its partition. A new section that is only
+ * a renamed one (all of its kept seats come from one partition) stays in that partition. Any other new
+ * section goes to partition 0.
  */
 export function regroup(
   partitions: readonly EventPartition[],

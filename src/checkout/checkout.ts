@@ -1,16 +1,21 @@
-import type { Hold, HoldId, OrderId } from '../core/hold.ts';
-import type { OrderEnd } from '../core/order.ts';
-import { impossible } from '../core/outcome.ts';
+import type { HoldId, OrderId } from '../core/hold.ts';
+import type { Attention } from '../core/operator-list.ts';
+import { assert, impossible } from '../core/outcome.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import type { BeginOutcome, Changed, MoneyOperation, Order, SalesRecord } from '../orders/record.ts';
-import type { DeclineCode, PaymentProvider } from '../payments/provider.ts';
+import type { Changed, Order, SalesRecord } from '../orders/record.ts';
+import type { PaymentProvider, PaymentView, ProviderAnswer } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { Checkout, CheckoutReserveOutcome, CloseOutcome, PayCommand, PayOutcome } from './outcomes.ts';
-import { createPayments, type Payments, type RefundDriver } from './payments.ts';
-import { gapOf, isOpen, type Standing } from './steps.ts';
+import { createClosing } from './closing.ts';
+import { createEnding, type Ending } from './ending.ts';
+import { createLateMoney } from './late-money.ts';
+import { createLookups, type Lookups, type RefundDriver } from './lookups.ts';
+import type { Checkout, CheckoutReserveOutcome, PayCommand, PayOutcome } from './outcomes.ts';
+import { isOpening, outcomeOf } from './pay-outcome.ts';
+import { createRepeats } from './repeats.ts';
+import { answerOf, believed, createSteps, type Standing } from './steps.ts';
 
 export interface CheckoutOptions {
   record: SalesRecord;
@@ -33,30 +38,29 @@ export interface CheckoutOptions {
 
 /** The purchase as the HTTP layer sees it, and what the reconciler needs besides. */
 export interface CheckoutParts extends Checkout {
-  payments: Payments;
+  payments: Lookups;
   /** Closes an order that was not paid in time; loses to an operation under way. */
   expire(order: OrderId): Promise<PayOutcome>;
 }
 
-/** A page asks again after this long while a payment is under way, ms; after each look at the provider twice as long. */
-const askAgainMs = 1_500;
-const askAgainMaxMs = 10_000;
-/** The opening of a payment is tried a second time within its request, after the gap that follows the first try, ms. */
-const openAgainMs = 2_100;
-/** Unless the first try took so long that the buyer's page would give up waiting, ms. */
-const openPatienceMs = 3_000;
-/** How long a repeated request waits for the first one's result, in ms. After that its client is asked to retry. */
-const repeatWaitMs = 4_000;
-const repeatPollMs = 150;
-
 /**
- * The purchase: reserve → authorise → confirm → capture. `pay` tells it from top to bottom; the steps that touch money are
- * in payments.ts, the ones that touch seats in the record. The reconciler finishes what a dead process left.
+ * The purchase: reserve → open → authorise → confirm → capture, in the order of this file. Requests that come again are
+ * answered by repeats.ts; closing.ts and ending.ts end what is not sold; lookups.ts finds out what the provider knows after a
+ * fault, so that the reconciler can finish what a dead process left.
  */
 export function createCheckout(options: CheckoutOptions): CheckoutParts {
   const { record, arbiter, clock, log, orderIdOf } = options;
+  const { provider } = options;
+  const steps = createSteps({ ...options, decided });
+  const { claimOf, newIds, newEndKey, surely, taken, park } = steps;
+  const parts = { ...options, steps, decided };
   // An order's second hold, should it need one, is named after the order by the same keyed hash as the order after its first.
-  const payments = createPayments({ ...options, lateHoldOf: orderIdOf, decided });
+  const late = createLateMoney({ ...parts, lateHoldOf: orderIdOf });
+  const ending: Ending = createEnding({ ...parts, cameLate: (...of) => lookups.cameLate(...of) });
+  const money = { open, authorise, apply, markAuthorised, confirm, capture, applyCapture };
+  const lookups: Lookups = createLookups({ ...parts, money, ending });
+  const closing = createClosing({ ...parts, ending });
+  const repeats = createRepeats({ record, lookups, clock, open, shut: closing.shut });
 
   async function reserve(command: Parameters<Checkout['reserve']>[0]): Promise<CheckoutReserveOutcome> {
     const { hold, ...rest } = command;
@@ -112,18 +116,18 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     if (opened.kind !== 'opened') return opened;
     const begun = await record.begin(
       {
-        ...payments.newIds(command.order, 'authorise'),
+        ...newIds(command.order, 'authorise'),
         order: command.order,
         kind: 'authorise',
         clientKey: command.clientKey,
         request: command.request,
         instrument: { ...command.instrument, returnUrl: command.returnUrl },
       },
-      payments.claimOf,
+      claimOf,
     );
-    if (begun.kind !== 'begun') return notBegun(begun);
+    if (begun.kind !== 'begun') return repeats.notBegun(begun);
     // authorise → confirm → capture, or → void; whatever stays open has its due_at.
-    return told(await payments.send(begun));
+    return outcomeOf(await authorise(begun));
   }
 
   /** The provider's object, whose id is stored before anything is authorised on it. */
@@ -133,155 +137,177 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
     if (order.providerObject) return { kind: 'opened' };
     const begun = await record.begin(
       {
-        ...payments.newIds(command.order, 'open'),
+        ...newIds(command.order, 'open'),
         order: command.order,
         kind: 'open',
         clientKey: null,
         request: null,
         instrument: null,
       },
-      payments.claimOf,
+      claimOf,
     );
     if (begun.kind === 'opened') return begun;
     let standing: Standing;
-    if (begun.kind === 'begun') standing = await openTwice(begun);
+    if (begun.kind === 'begun') standing = await repeats.openTwice(begun);
     // One opening serves all tries of the order, whatever their keys; one that was just refused is not sent again at once.
     else if (begun.kind === 'repeated' || (begun.kind === 'under_way' && isOpening(begun.operation)))
-      standing = await openIfDue(await answered(begun));
-    // Opened meanwhile: what is under way is a try of its own.
+      standing = await repeats.openIfDue(await repeats.answered(begun));
+    // The object was opened meanwhile: the operation under way is a separate try.
     else if (begun.kind === 'under_way' && begun.order.providerObject) return { kind: 'opened' };
-    else return notBegun(begun);
-    return standing.order.providerObject ? { kind: 'opened' } : told(standing);
+    else return repeats.notBegun(begun);
+    return standing.order.providerObject ? { kind: 'opened' } : outcomeOf(standing);
   }
 
-  /** With the same key: nothing is opened twice. What stays unknown the reconciler goes on with. */
-  async function openTwice(begun: Standing): Promise<Standing> {
-    const startedAt = clock.monotonic();
-    const first = await payments.send(begun);
-    if (first.operation.state !== 'unknown' || clock.monotonic() - startedAt > openPatienceMs) return first;
-    await clock.sleep(openAgainMs);
-    return openIfDue(first);
-  }
-
-  async function openIfDue({ order, operation }: Standing): Promise<Standing> {
-    if (operation.state !== 'unknown') return { order, operation };
-    const { operation: id } = operation;
-    return (await looked(operation)) ?? (await standingOf(order.order, id)) ?? { order, operation };
-  }
-
-  /** Checks an operation under way and continues it. Null if its next check is not due, or another process has claimed it. */
-  async function looked({ operation }: MoneyOperation): Promise<Standing | null> {
-    const claimed = await record.ask({ ...payments.claimOf, operation, by: 'buyer' });
-    return claimed && payments.drive(claimed);
-  }
-
-  async function notBegun(begun: Exclude<BeginOutcome, { kind: 'begun' }>): Promise<PayOutcome> {
-    switch (begun.kind) {
-      case 'repeated':
-        return told(await answered(begun));
-      case 'too_late':
-        return shut(begun.order.order, begun.reason);
-      case 'decided':
-        return toldOrder(begun.order);
-      case 'under_way':
-        return { kind: 'under_way', order: begun.order };
-      case 'mismatch':
-      case 'unknown_order':
-        return begun;
-      case 'opened':
-        return { kind: 'under_way', order: begun.order };
-      default:
-        return impossible(begun, 'begin');
-    }
-  }
-
-  /** The first request's answer for its repeat, if it comes soon. */
-  async function answered(standing: Standing): Promise<Standing> {
-    let now = standing;
-    const until = clock.monotonic() + repeatWaitMs;
-    while (
-      (now.operation.state === 'open' || now.order.state === 'authorised') &&
-      clock.monotonic() < until
-    ) {
-      await clock.sleep(repeatPollMs);
-      now = (await standingOf(now.order.order, now.operation.operation)) ?? now;
-    }
-    return now;
-  }
-
-  async function standingOf(orderId: OrderId, operationId?: string): Promise<Standing | null> {
-    const [order, all] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
-    const operations = all.filter(({ kind }) => kind !== 'refund');
-    const operation = operationId
-      ? operations.find((one) => one.operation === operationId)
-      : (operations.find(isOpen) ??
-        operations.filter(({ kind }) => kind === 'authorise').at(-1) ??
-        operations.at(-1));
-    return order && operation ? { order, operation } : null;
-  }
-
-  async function refresh(order: OrderId): Promise<PayOutcome> {
-    const standing = await standingOf(order);
-    if (!standing) {
-      const known = await record.findOrder(order);
-      return known ? toldOrder(known) : { kind: 'unknown_order' };
-    }
-    if (!isOpen(standing.operation)) return told(standing);
-    return told((await looked(standing.operation)) ?? (await standingOf(order)) ?? standing);
-  }
-
-  async function close(order: OrderId): Promise<CloseOutcome> {
-    const { claimOf, newEndKey } = payments;
-    const outcome = await record.close(order, 'closed_by_buyer', newEndKey(order), claimOf);
-    switch (outcome.kind) {
-      case 'closed':
-        await decided(outcome);
-        return { kind: 'closed', order: outcome.order };
-      case 'voiding': {
-        await decided(outcome);
-        const { operation } = outcome;
-        if (!operation) return closeOf(outcome.order);
-        return closeOf((await payments.voidObject({ order: outcome.order, operation })).order);
-      }
-      case 'decided':
-        return closeOf(outcome.order);
-      case 'under_way':
-      case 'unknown_order':
-        return outcome;
-      default:
-        return impossible(outcome, 'close');
-    }
-  }
-
-  /** Closes an order that can no longer be paid. */
-  async function shut(order: OrderId, reason: OrderEnd): Promise<PayOutcome> {
-    const outcome = await record.close(order, reason, payments.newEndKey(order), payments.claimOf);
-    if (outcome.kind === 'unknown_order') return outcome;
-    if (outcome.kind === 'closed' || outcome.kind === 'voiding') await decided(outcome);
-    return outcome.kind === 'under_way' ? outcome : toldOrder(outcome.order);
-  }
-
-  async function abandon(hold: Hold): ReturnType<Checkout['abandon']> {
-    const order = orderIdOf(hold.hold);
-    const outcome = await record.abandon(hold, order);
-    if (outcome.kind === 'ordered') return outcome;
-    const { event, partition, visitor } = hold;
-    const released = await arbiter.release({
-      event,
-      partition,
-      receipt: hold,
-      hold: hold.hold,
-      visitor,
-      force: order,
+  async function open({ order, operation }: Standing): Promise<Standing> {
+    const answer = await provider.open({
+      key: operation.key,
+      reference: order.order,
+      eventId: order.event,
+      amount: operation.amount,
+      currency: operation.currency,
+      description: `${order.event}: ${order.lines.length} seats`,
+      email: order.buyer.email,
     });
-    if (released.kind === 'retry') {
-      // The order is written as closed, so the leader ends the hold within seconds.
-      log.debug(
-        { order, answer: released.kind },
-        'a hold that was given back stays until it is told as ended',
-      );
+    if (answer.kind === 'unknown') {
+      // The key may replay this error for ever. An object without a known id is harmless, so another key may open another one.
+      const isStored = answer.reason === 'server_error' || answer.reason === 'conflict';
+      const newKey = isStored && operation.attempts % 2 === 0 ? newIds(order.order, 'open').key : undefined;
+      return park(operation, 'unknown', answer, { newKey });
     }
-    return { kind: 'released' };
+    const view = answer.view;
+    if (answer.kind === 'refused' || !view || !believed(view, order)) {
+      if (view)
+        log.error({ order: order.order, object: view.object }, 'an opened payment does not match its order');
+      return taken(() => record.refused(operation.operation, answerOf(answer)));
+    }
+    return taken(() => record.opened(operation.operation, view.object, answerOf(answer)));
+  }
+
+  async function authorise({ order, operation }: Standing): Promise<Standing> {
+    assert(
+      operation.instrument && operation.providerObject,
+      'an authorisation has an instrument and an object',
+    );
+    const { returnUrl, ...instrument } = operation.instrument;
+    const answer = await provider.authorise({
+      key: operation.key,
+      object: operation.providerObject,
+      instrument,
+      returnUrl,
+    });
+    if (answer.kind === 'unknown') return park(operation, 'unknown', answer);
+    if (answer.kind === 'refused') return taken(() => record.refused(operation.operation, answerOf(answer)));
+    return apply({ order, operation }, answer.view);
+  }
+
+  /** Applies the object's state to its authorisation. */
+  async function apply({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
+    if (!believed(view, order)) return disbelieved({ order, operation }, view);
+    switch (view.status) {
+      case 'authorised':
+        return applyReserved({ order, operation }, view);
+      case 'captured':
+        // An operator captured the payment at the provider. As long as the order waits for its money, this pays it.
+        log.error({ order: order.order, object: view.object }, 'a payment was captured before the sale');
+        // Money that was meanwhile given back at the provider pays for nothing.
+        if (view.captured === order.amount && view.refunded === 0)
+          return applyReserved({ order, operation }, view);
+        return operation.state === 'ending'
+          ? ending.voidObject({ order, operation })
+          : ending.end({ order, operation }, 'payment_mismatch');
+      case 'waiting':
+        return park(operation, 'waiting', { kind: 'pending', view });
+      case 'new':
+        return taken(() =>
+          record.refused(operation.operation, { view, decline: view.decline ?? 'processing_error' }),
+        );
+      case 'cancelled':
+        return taken(() => record.voided(operation.operation, { view }));
+      case 'processing':
+        return park(operation, 'unknown', { kind: 'pending', view });
+      default:
+        return impossible(view.status, 'payment status');
+    }
+  }
+
+  async function applyReserved(standing: Standing, view: PaymentView): Promise<Standing> {
+    const step = await markAuthorised(standing, view);
+    if (step.kind === 'authorised') return confirm(step);
+    return step.kind === 'ending' ? ending.voidObject(step) : step;
+  }
+
+  async function markAuthorised({ order, operation }: Standing, view: PaymentView) {
+    const endKey = newEndKey(order.order);
+    const step = await taken(() => record.authorised(operation.operation, view, endKey, claimOf));
+    return step.kind === 'late' ? late.carryOn(step, view, endKey) : step;
+  }
+
+  /** A wrong amount under our own reference is ended; an answer about something else says nothing about our payment. */
+  async function disbelieved({ order, operation }: Standing, view: PaymentView): Promise<Standing> {
+    log.error({ order: order.order, object: view.object }, 'a payment does not match its order');
+    if (view.reference === order.order && operation.state !== 'ending')
+      return ending.end({ order, operation }, 'payment_mismatch');
+    return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
+  }
+
+  async function confirm({ order, operation }: Standing): Promise<Standing> {
+    const { operation: captureId, key: captureKey } = newIds(order.order, 'capture');
+    const ids = { capture: captureId, captureKey, endKey: newEndKey(order.order) };
+    const outcome = await surely(() => record.confirm(order.order, ids, claimOf));
+    switch (outcome.kind) {
+      case 'confirmed':
+        await decided(outcome);
+        return capture(outcome, false);
+      case 'impossible':
+        await decided(outcome);
+        return ending.voidObject(outcome);
+      case 'decided':
+        return { order: outcome.order, operation };
+      case 'unknown_order':
+        throw new Error(`order ${order.order} is gone`);
+      default:
+        return impossible(outcome, 'confirm');
+    }
+  }
+
+  /** Capture. P2 by structure: its row exists only because confirm wrote it. */
+  async function capture(
+    { order, operation }: Standing,
+    isOver: boolean,
+    more?: { attention: Attention },
+  ): Promise<Standing> {
+    assert(operation.kind === 'capture' && operation.providerObject, 'a capture has an object');
+    const answer = await provider.capture({
+      key: operation.key,
+      object: operation.providerObject,
+      amount: operation.amount,
+    });
+    if (answer.kind === 'unknown') {
+      // The money is reserved but cannot be captured, and its time is over: the provider's answer is final.
+      if (isOver && answer.reason === 'conflict')
+        return taken(() => record.refused(operation.operation, answerOf(answer)));
+      return park(operation, 'unknown', answer, more);
+    }
+    return applyCapture({ order, operation }, answer.view, answer.kind === 'refused' ? answer : null);
+  }
+
+  async function applyCapture(
+    { order, operation }: Standing,
+    view: PaymentView | null,
+    refusal: (ProviderAnswer & { kind: 'refused' }) | null,
+  ): Promise<Standing> {
+    if (view && !believed(view, order)) {
+      return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'payment_mismatch' });
+    }
+    if (view?.status === 'captured') {
+      if (view.captured === operation.amount) return taken(() => record.captured(operation.operation, view));
+      // All of it was given back at the provider: nothing pays for the sale any more.
+      if (view.refunded >= view.captured) return taken(() => record.refused(operation.operation, { view }));
+      return park(operation, 'unknown', { kind: 'pending', view }, { attention: 'captured_amount' });
+    }
+    if (refusal) return taken(() => record.refused(operation.operation, answerOf(refusal)));
+    if (view?.status === 'cancelled') return taken(() => record.refused(operation.operation, { view }));
+    return park(operation, 'unknown', view ? { kind: 'pending', view } : null);
   }
 
   async function providerEvent(event: Parameters<Checkout['providerEvent']>[0]): Promise<void> {
@@ -310,103 +336,18 @@ export function createCheckout(options: CheckoutOptions): CheckoutParts {
   return {
     reserve,
     pay,
-    refresh,
-    close,
-    abandon,
+    refresh: repeats.refresh,
+    close: closing.close,
+    abandon: closing.abandon,
     providerEvent,
     find: (order) => record.findOrder(order),
     findOpen: (event, visitor) => record.findOpenOrder(event, visitor),
-    payments,
-    expire: (order) => shut(order, 'not_paid_in_time'),
+    payments: lookups,
+    expire: (order) => closing.shut(order, 'not_paid_in_time'),
   };
 }
 
 function repeated(order: Order): CheckoutReserveOutcome {
   // A hold that was given back while bound leaves an order without seats: its hold is gone.
   return order.lines.length === 0 ? { kind: 'hold_gone' } : { kind: 'order', order, repeated: true };
-}
-
-/** The buyer's view of an order and its payment. */
-function told({ order, operation }: Standing): PayOutcome {
-  if (order.state !== 'reserved') return toldOrder(order);
-  if (isOpening(operation)) return toldOpening({ order, operation });
-  switch (operation.state) {
-    case 'waiting':
-      return pending(order, operation.answer?.view?.action ?? null, operation);
-    case 'open':
-    case 'unknown':
-    case 'ending':
-      return pending(order, null, operation);
-    case 'refused':
-    case 'voided':
-    case 'done':
-      return { kind: 'declined', order, decline: declineOf(operation) };
-    default:
-      return impossible(operation.state, 'operation state');
-  }
-}
-
-/** An opening alone tries no card. */
-function toldOpening({ order, operation }: Standing): PayOutcome {
-  switch (operation.state) {
-    case 'open':
-    case 'ending':
-      return pending(order, null, operation);
-    case 'waiting':
-    case 'unknown':
-    case 'refused':
-      return { kind: 'unavailable', order, afterMs: gapOf(operation) };
-    case 'done':
-    case 'voided':
-      return { kind: 'unpaid', order };
-    default:
-      return impossible(operation.state, 'operation state');
-  }
-}
-
-function isOpening({ kind }: MoneyOperation): boolean {
-  return kind === 'open';
-}
-
-function toldOrder(order: Order): PayOutcome {
-  switch (order.state) {
-    case 'confirmed':
-    case 'paid':
-      return { kind: 'bought', order };
-    case 'voiding':
-    case 'closed':
-    case 'cancelled':
-      return { kind: 'ended', order };
-    case 'reserved':
-      return { kind: 'unpaid', order };
-    case 'authorised':
-      return pending(order, null);
-    default:
-      return impossible(order.state, 'order state');
-  }
-}
-
-function pending(order: Order, action: { url: string } | null, operation?: MoneyOperation): PayOutcome {
-  const looks = Math.min(Math.max((operation?.attempts ?? 1) - 1, 0), 5);
-  return { kind: 'pending', order, action, afterMs: Math.min(askAgainMaxMs, askAgainMs * 2 ** looks) };
-}
-
-function declineOf(operation: MoneyOperation): DeclineCode {
-  return (operation.answer?.decline as DeclineCode | undefined) ?? 'processing_error';
-}
-
-function closeOf(order: Order): CloseOutcome {
-  switch (order.state) {
-    case 'closed':
-    case 'cancelled':
-      return { kind: 'closed', order };
-    case 'confirmed':
-    case 'paid':
-      return { kind: 'bought', order };
-    case 'voiding':
-      return { kind: 'closing', order };
-    case 'reserved':
-    case 'authorised':
-      return { kind: 'under_way', order };
-  }
 }

@@ -2,12 +2,12 @@ import type { ObjectEvents, SalesRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Loop, Loops } from '../runtime/loops.ts';
-import type { Payments } from './payments.ts';
+import type { Lookups } from './lookups.ts';
 import { createPlaces } from './places.ts';
 
 export interface InboxOptions {
   record: Pick<SalesRecord, 'claimEvents' | 'eventsProcessed' | 'eventsAgain'>;
-  payments: Pick<Payments, 'claimOf' | 'inspect' | 'inspectStray'>;
+  payments: Pick<Lookups, 'claimOf' | 'inspect' | 'inspectStray'>;
   clock: Clock;
   log: Logger;
 }

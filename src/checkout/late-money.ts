@@ -6,7 +6,7 @@ import type { PaymentView } from '../payments/provider.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import type { Standing, Steps } from './steps.ts';
+import type { Steps } from './steps.ts';
 
 /** `extend` leaves five minutes anyway; what is left over when this process dies meanwhile is short. */
 const lateHoldMs = 60_000;
@@ -16,14 +16,19 @@ const waitMaxMs = 2_000;
 const askAgainMs = 1_000;
 
 /**
- * Handles money that is reserved. Usually the order is waiting for it. If it arrived after the order had been closed at its
- * deadline, this claims the same seats again as any buyer does: at the arbiter, with a hold in the order's name that counts
+ * Handles money that was reserved after its order had been closed at the deadline. Claims the same seats again as any buyer does: at the arbiter, with a hold in the order's name that counts
  * in its holder's quota, waits while receipts are being collected, and becomes an order only through the record.
  */
 export interface LateMoney {
   /** `late`: the arbiter could not be asked now, nothing has changed. */
-  authorised(standing: Standing, view: PaymentView): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
+  carryOn(
+    late: LateStep,
+    view: PaymentView,
+    endKey: string,
+  ): Promise<OperationStep<'authorised' | 'ending' | 'late'>>;
 }
+
+type LateStep = OperationStep<'authorised' | 'ending' | 'late'>;
 
 export interface LateMoneyOptions {
   record: SalesRecord;
@@ -41,11 +46,11 @@ type Asked = LateSeats | { kind: 'later'; afterMs: number; orGone: boolean };
 export function createLateMoney(options: LateMoneyOptions): LateMoney {
   const { record, arbiter, lateHoldOf, steps, clock, log } = options;
 
-  async function authorised({ order, operation }: Standing, view: PaymentView) {
-    const endKey = steps.newEndKey(order.order);
-    const say = (late?: LateSeats) =>
-      steps.taken(() => record.authorised(operation.operation, view, endKey, steps.claimOf, late));
-    let step = await say();
+  async function carryOn(late: LateStep, view: PaymentView, endKey: string): Promise<LateStep> {
+    const { operation } = late.operation;
+    const decide = (seats: LateSeats) =>
+      steps.taken(() => record.authorised(operation, view, endKey, steps.claimOf, seats));
+    let step = late;
     let orGone = false;
     for (let tries = 1; step.kind === 'late' && tries <= triesMax; tries += 1) {
       const asked = await ask(step.order);
@@ -54,19 +59,18 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
         if (tries < triesMax) await clock.sleep(Math.min(asked.afterMs, waitMaxMs));
         continue;
       }
-      step = await say(asked);
+      step = await decide(asked);
       // `late` again: the hold's epoch is over and the hold with it. Releasing it in the new epoch would use up its id.
       if (asked.kind === 'held' && step.kind !== 'late' && step.order.hold !== asked.hold)
         await letGo(step.order, asked);
     }
-    if (step.kind === 'late' && orGone) step = await say({ kind: 'gone' });
+    if (step.kind === 'late' && orGone) step = await decide({ kind: 'gone' });
     const { kind } = step;
-    if (kind !== 'late' && order.state === 'closed')
-      log.info({ order: order.order, kind }, 'money came late');
+    if (kind !== 'late') log.info({ order: step.order.order, kind }, 'money came late');
     return step;
   }
 
-  /** The order's seats of the arbiter: held for it, gone, or not to be said now. */
+  /** Asks the arbiter about the order's seats: held for the order, gone, or not known now. */
   async function ask(order: Order): Promise<Asked> {
     const seatsMax = await record.lateSeatsMax(order.order);
     const { eventNo: event, partition, visitor, holder } = order;
@@ -118,7 +122,7 @@ export function createLateMoney(options: LateMoneyOptions): LateMoney {
     await reach(() => arbiter.release({ event, partition, hold: held.hold, visitor, force: order.order }));
   }
 
-  return { authorised };
+  return { carryOn };
 }
 
 function later({ afterMs }: Retry): Asked & { kind: 'later' } {

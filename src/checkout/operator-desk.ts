@@ -67,7 +67,7 @@ export type ActOutcome =
 
 /**
  * The operator's list: payments that need a decision, and the actions that close them. Each action is one conditional step of the
- * record with a line in the audit log. The reconciler makes the calls to the provider that follow, by rows with keys (P5).
+ * record with a line in the log of actions. The reconciler makes the calls to the provider that follow, by rows with keys (P5).
  */
 export interface OperatorDesk {
   /** Lists entries, oldest first. `next` is the start of the next page. */

@@ -10,7 +10,10 @@ export type Judgement =
   | { kind: 'foreign' }
   /** The saga is still at it, and will end it (P4). */
   | { kind: 'under_way' }
-  /** It names our order, which does not know it: an opening whose answer was lost. `misfit`: money is on it. */
+  /**
+   * It names our order, but the order does not know it, because the answer to its opening was lost. `misfit`:
+   * money is on it.
+   */
   | { kind: 'stray'; misfit: Misfit | null }
   | { kind: 'misfit'; misfit: Misfit };
 

@@ -20,8 +20,8 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import { StoreFault } from '../runtime/store-fault.ts';
-import { claimLeaseMs, type Standing } from './payments.ts';
 import type { Reversals } from './reversals.ts';
+import { claimLeaseMs, type Standing } from './steps.ts';
 
 export interface RefundsOptions {
   record: RefundRecord;
@@ -368,7 +368,7 @@ function believed(view: RefundView, operation: MoneyOperation): boolean {
   );
 }
 
-/** Whether it says something that the row does not know. */
+/** Whether the view says something that the operation's row does not. */
 function tells(view: RefundView, { state }: MoneyOperation): boolean {
   if (view.status === 'succeeded') return state !== 'done';
   if (view.status === 'failed') return state !== 'refused';

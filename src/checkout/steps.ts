@@ -51,8 +51,9 @@ export interface Steps {
     more?: { attention?: Attention; newKey?: string },
   ): Promise<Standing>;
   /**
-   * Whether the operation's key is not to be sent again: it grew too old, or it repeats a stored fault for ever. Only for an
-   * object that has just been seen not to have done the work, and whose state keeps it from being done twice.
+   * Whether the operation's key must not be sent again, because it is too old or always repeats a stored
+   * fault. Only for an object that was just seen not to have done the work, and whose state prevents the work
+   * from being done twice.
    */
   isSpent(operation: MoneyOperation): boolean;
   /** A new key in place of the spent one; due at once. */
@@ -125,7 +126,7 @@ export function createSteps({ record, clock, random, owner, decided }: StepsOpti
   return { claimOf, newIds, newEndKey, surely, taken, park, isSpent, renew };
 }
 
-/** Until an operation whose end is not known is looked at again, ms; from its last look on. */
+/** Milliseconds from the last look at an operation whose end is not known until the next look. */
 export function gapOf({ kind, state, attempts }: MoneyOperation): number {
   const most = kind === 'open' && state !== 'ending' ? openingGapMaxMs : gapMaxMs;
   return Math.min(most, firstGapMs * 2 ** Math.min(Math.max(attempts - 1, 0), 10));
@@ -136,7 +137,7 @@ export function believed(view: PaymentView, order: Order): boolean {
   return fits(view, order) && (order.providerObject === null || view.object === order.providerObject);
 }
 
-/** The same of an object that may be another one than the order knows. */
+/** As `believed`, for an object that may not be the one that the order knows. */
 export function fits(view: PaymentView, order: Pick<Order, 'order' | 'amount' | 'currency'>): boolean {
   return view.reference === order.order && view.amount === order.amount && view.currency === order.currency;
 }

@@ -1,16 +1,17 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { openArbiter, type Runtime, stripeProvider } from '../app/app.ts';
+import { openArbiter } from '../app/database.ts';
+import { stripeProvider } from '../app/payments.ts';
+import type { Runtime } from '../app/runtime.ts';
 import {
   type AuditReport,
-  type AuditSources,
   auditEvent,
   eventsToAudit,
   type PromiseFinding,
   waitForRest,
 } from '../audit/audit.ts';
-import type { MoneySource, PaymentSeen } from '../audit/money.ts';
+import type { AuditSources, MoneySource, PaymentSeen } from '../audit/audit-sources.ts';
 import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';

@@ -1,9 +1,32 @@
+import { openRefunds } from '../app/refunds.ts';
 import { createEvents } from '../catalogue/events.ts';
+import { publishEvent } from '../catalogue/plans.ts';
+import { prepareReplan } from '../catalogue/replan.ts';
 import { type AnyOperation, runOperation } from '../http/organiser-operations.ts';
+import type { Arbiter } from '../inventory/arbiter.ts';
 import type { OperateDeps } from '../operate/deps.ts';
 import type { InputOf, OutputOf } from '../operate/operation.ts';
+import { createSalesRecord } from '../orders/orders-record.ts';
+import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
-import { type CliContext, cliActor } from './organise.ts';
+import { type CliContext, cliActor } from './context.ts';
+import { keyringOf } from './ticket-keyring.ts';
+
+/** The refusal of an operation: the problem document of the API. */
+export interface Refusal {
+  code: string;
+  detail: string;
+  [extra: string]: unknown;
+}
+
+export interface CallOptions {
+  /** Lines to add to the sentence of a refusal. */
+  more?: (refusal: Refusal) => readonly string[];
+  /** The idempotency key; a new one when absent. */
+  key?: string;
+  /** Codes of refusals after which the exit code stays 0. */
+  harmless?: readonly string[];
+}
 
 /**
  * Runs an operation in process, with the checks and the sentences of the API. Returns its answer; null after a refusal, which
@@ -13,18 +36,60 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
+  { more = () => [], key, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
   const { db, close } = await context.openDatabase();
+  const { deps, closeOpened } = operateDeps(context, db);
   try {
-    const { clock, random } = context;
-    const deps: OperateDeps = { db, clock, random, events: createEvents({ db, clock }) };
-    const parts = { deps, actor: cliActor, log: silentLogger };
+    const parts = { deps, actor: cliActor, key: key ?? context.random.uuid(), log: silentLogger };
     const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
     if (status < 400) return body as OutputOf<One>;
-    const { detail } = body as { detail: string };
-    context.fail(detail);
+    const refusal = body as Refusal;
+    const say = harmless.includes(refusal.code) ? context.print : context.fail;
+    say([refusal.detail, ...more(refusal)].join('\n'));
     return null;
   } finally {
+    await closeOpened();
     await close();
   }
+}
+
+/** Connections beyond the database are opened by the operations that need them. */
+function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpened(): Promise<void> } {
+  const { clock, random } = context;
+  const known = context.redisServers();
+  let opened: Promise<{ arbiter: Arbiter; close(): Promise<void> }> | undefined;
+  const deps: OperateDeps = {
+    db,
+    events: createEvents({ db, clock }),
+    openArbiter: async () => {
+      opened ??= context.openArbiter(db);
+      return (await opened).arbiter;
+    },
+    openRefunds: async () =>
+      openRefunds({
+        db,
+        record: createSalesRecord({ db }),
+        provider: null,
+        arbiter: await deps.openArbiter(),
+        events: deps.events,
+        redisHolds: null,
+        owner: cliActor,
+        clock,
+        random,
+        log: silentLogger,
+      }),
+    planWork: {
+      publish: ({ event, ...command }) => publishEvent(db, event, command),
+      prepareReplan: (event, plan) => prepareReplan(db, event, plan),
+    },
+    ticketKeys: () => keyringOf(context, db),
+    webhookAddresses: context.webhookAddresses(),
+    published: () => ({ counts: null, status: null }),
+    redisServers: known.length > 0 ? known : null,
+    namesAccounts: context.namesAccounts(),
+    clock,
+    random,
+  };
+  return { deps, closeOpened: async () => (await opened)?.close() };
 }

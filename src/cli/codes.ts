@@ -2,19 +2,14 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { CsvError, parse } from 'csv-parse/sync';
 import { counted } from '../core/counted.ts';
-import { canonicalCode } from '../core/prices.ts';
-import { Problem } from '../core/problems.ts';
-import { type CodesWish, codesFile, makeCodes } from '../http/organiser-codes.ts';
-import {
-  type AccessCode,
-  type CodeBatch,
-  codeLimits,
-  listBatches,
-  listCodes,
-  readCodes,
-  revokeCodes,
-} from '../orders/access-codes.ts';
-import { type CliContext, cliActor, withEvent } from './organise.ts';
+import { createAccessCodes, downloadCodes, listCodes, revokeCodes } from '../operate/codes.ts';
+import type { OutputOf } from '../operate/operation.ts';
+import { codeLimits, readCodes } from '../orders/access-codes.ts';
+import { call } from './call.ts';
+import { type CliContext, numeric } from './context.ts';
+
+type CodeBatch = OutputOf<typeof listCodes>['batches'][number];
+type AccessCode = OutputOf<typeof listCodes>['codes'][number];
 
 interface CreateFlags {
   label: string;
@@ -31,17 +26,14 @@ interface CreateFlags {
   json?: boolean;
 }
 
-const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-const listMax = 10_000;
-
-/** `onsale code`: what only those may buy who were given a code. */
+/** `onsale code`: the operations of operate/codes.ts. */
 export function registerCodeCommands(program: Command, context: CliContext): void {
   const code = program
     .command('code')
-    .description('Access codes: they open locked categories and kinds of an event, and its presale.');
+    .description('Access codes: they open locked categories and ticket types of an event, and its presale.');
   code
     .command('create')
-    .description('Make a batch of codes, all or none; prints them, one a line. It is in the audit log.')
+    .description('Make a batch of codes, all or none; prints them, one a line. It is in the log of actions.')
     .argument('<event>', 'the id in its address')
     .requiredOption('--label <name>', 'the batch’s name, for people')
     .option('--count <codes>', `generate so many, 1 to ${codeLimits.codesMax}`)
@@ -50,9 +42,9 @@ export function registerCodeCommands(program: Command, context: CliContext): voi
       `of a generated code, ${codeLimits.length.min} to ${codeLimits.length.max}`,
     )
     .option('--prefix <text>', 'what each generated code begins with')
-    .option('--import <file>', 'codes of one’s own from a CSV file: a column "code", perhaps one "uses"')
+    .option('--import <file>', 'your codes from a CSV file: a column "code", perhaps one "uses"')
     .option('--category <name...>', 'locked categories that they open')
-    .option('--kind <id...>', 'locked kinds of buyers that they open')
+    .option('--kind <id...>', 'locked ticket types that they open')
     .option('--presale', 'they open the presale')
     .option('--uses <orders>', 'orders that each may be used for, or "any"', '1')
     .option('--seats-max <seats>', 'seats of one order')
@@ -66,73 +58,55 @@ export function registerCodeCommands(program: Command, context: CliContext): voi
     .option('--batch <batch>', 'its id, as the list of batches shows it')
     .option('--csv', 'all codes as CSV')
     .option('--json', 'print JSON')
-    .action((id: string, flags: { batch?: string; csv?: boolean; json?: boolean }, command: Command) =>
-      listCommand(context, id, flags, command),
+    .action((id: string, flags: { batch?: string; csv?: boolean; json?: boolean }) =>
+      listCommand(context, id, flags),
     );
   code
     .command('revoke')
-    .description('Revoke a batch or a code; orders that were made with them go on. It is in the audit log.')
+    .description(
+      'Revoke a batch or a code; orders that were made with them go on. It is in the log of actions.',
+    )
     .argument('<event>')
     .option('--batch <batch>')
     .option('--code <code>')
     .option('--json', 'print JSON')
-    .action((id: string, flags: { batch?: string; code?: string; json?: boolean }, command: Command) =>
-      revokeCommand(context, id, flags, command),
+    .action((id: string, flags: { batch?: string; code?: string; json?: boolean }) =>
+      revokeCommand(context, id, flags),
     );
 }
 
 async function createCommand(
   context: CliContext,
-  id: string,
+  event: string,
   flags: CreateFlags,
   command: Command,
 ): Promise<void> {
   const wrong = (sentence: string): never => command.error(sentence);
-  const whole = (flag: string, text: string | undefined, min: number, max: number): number | undefined => {
-    if (text === undefined) return undefined;
-    const count = Number(text);
-    return Number.isInteger(count) && count >= min && count <= max
-      ? count
-      : wrong(`${flag} takes ${min} to ${max}.`);
-  };
-  const { length, codesMax } = codeLimits;
-  if ((flags.count === undefined) === (flags.import === undefined)) {
+  if ((flags.count === undefined) === (flags.import === undefined))
     wrong('Either --count, to generate codes, or --import, for codes of your own.');
-  }
-  const usesMax = flags.uses === 'any' ? null : whole('--uses', flags.uses, 1, codeLimits.usesMax)!;
-  const wish: CodesWish = {
-    label: flags.label,
-    categories: flags.category ?? [],
-    kinds: flags.kind ?? [],
-    presale: flags.presale ?? false,
-    usesMax,
-    seatsMax: whole('--seats-max', flags.seatsMax, 1, 50) ?? null,
-    until: flags.until ?? null,
-    ...(flags.import === undefined
-      ? {
-          generate: {
-            count: whole('--count', flags.count, 1, codesMax)!,
-            length: whole('--length', flags.length, length.min, length.max),
-            prefix: flags.prefix,
-          },
-        }
-      : { codes: await codesIn(flags.import, usesMax, wrong) }),
-  };
-  await withEvent(context, id, async (db, _events, event) => {
-    try {
-      const made = await makeCodes(
-        { db, random: context.random, clock: context.clock },
-        event,
-        cliActor,
-        wish,
-      );
-      context.print(flags.json ? JSON.stringify(made) : made.codes.join('\n'));
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      const { codes } = error.options.extra ?? {};
-      context.fail(Array.isArray(codes) ? `${error.message} ${codes.join(', ')}` : error.message);
-    }
-  });
+  const usesMax = flags.uses === 'any' ? null : numeric(flags.uses);
+  const given = flags.import === undefined ? undefined : await codesIn(flags.import, usesMax, wrong);
+  const generate = given
+    ? undefined
+    : { count: numeric(flags.count)!, length: numeric(flags.length), prefix: flags.prefix };
+  const created = await call(
+    context,
+    createAccessCodes,
+    {
+      event,
+      label: flags.label,
+      categories: flags.category,
+      kinds: flags.kind,
+      presale: flags.presale,
+      usesMax,
+      seatsMax: numeric(flags.seatsMax),
+      until: flags.until,
+      generate,
+      codes: given,
+    },
+    { more: ({ codes }) => (Array.isArray(codes) ? [codes.join(', ')] : []) },
+  );
+  if (created) context.print(flags.json ? JSON.stringify(created) : created.codes.join('\n'));
 }
 
 async function codesIn(
@@ -157,50 +131,43 @@ async function codesIn(
 
 async function listCommand(
   context: CliContext,
-  id: string,
+  event: string,
   flags: { batch?: string; csv?: boolean; json?: boolean },
-  command: Command,
 ): Promise<void> {
   const { batch } = flags;
-  if (batch !== undefined && !uuidForm.test(batch)) command.error('--batch takes a batch’s id.');
-  await withEvent(context, id, async (db, _events, event) => {
-    if (flags.csv) {
-      context.print((await codesFile({ db }, event, batch)).trimEnd());
-      return;
-    }
-    if (batch === undefined) {
-      const batches = await listBatches(db, event.eventNo);
-      if (flags.json) context.print(JSON.stringify(batches));
-      else if (batches.length === 0) context.print(`${id} has no access codes: onsale code create --help`);
-      else for (const one of batches) context.print(batchText(one));
-      return;
-    }
-    const codes = await listCodes(db, event.eventNo, { batch, limit: listMax });
-    if (flags.json) context.print(JSON.stringify(codes));
-    else if (codes.length === 0) context.fail(`${id} has no batch ${batch}.`);
-    else for (const one of codes) context.print(codeText(one));
-  });
+  if (flags.csv) {
+    const file = await call(context, downloadCodes, { event, batch });
+    if (file !== null) context.print(file.trimEnd());
+    return;
+  }
+  const listed = await call(context, listCodes, { event, batch });
+  if (!listed) return;
+  if (batch === undefined) {
+    const { batches } = listed;
+    if (flags.json) context.print(JSON.stringify(batches));
+    else if (batches.length === 0) context.print(`${event} has no access codes: onsale code create --help`);
+    else for (const one of batches) context.print(batchText(one));
+    return;
+  }
+  const codes = [...listed.codes];
+  for (let page = codes; page.length > 0; ) {
+    const next = await call(context, listCodes, { event, batch, after: codes.at(-1)!.code });
+    page = next?.codes ?? [];
+    codes.push(...page);
+  }
+  if (flags.json) context.print(JSON.stringify(codes));
+  else if (codes.length === 0) context.fail(`${event} has no batch ${batch}.`);
+  else for (const one of codes) context.print(codeText(one));
 }
 
 async function revokeCommand(
   context: CliContext,
-  id: string,
-  flags: { batch?: string; code?: string; json?: boolean },
-  command: Command,
+  event: string,
+  { batch, code, json }: { batch?: string; code?: string; json?: boolean },
 ): Promise<void> {
-  const { batch } = flags;
-  if ((batch === undefined) === (flags.code === undefined)) command.error('Name either --batch or --code.');
-  if (batch !== undefined && !uuidForm.test(batch)) command.error('--batch takes a batch’s id.');
-  const code = flags.code === undefined ? undefined : (canonicalCode(flags.code) ?? flags.code);
-  await withEvent(context, id, async (db, _events, event) => {
-    const revoked = await revokeCodes(db, { event: event.eventNo, actor: cliActor, batch, code });
-    if (revoked === null)
-      context.fail(`${id} has no ${batch === undefined ? `code ${code}` : `batch ${batch}`}.`);
-    else
-      context.print(
-        flags.json ? JSON.stringify({ revoked }) : `Revoked ${revoked}; orders made before go on.`,
-      );
-  });
+  const outcome = await call(context, revokeCodes, { event, batch, code });
+  if (outcome)
+    context.print(json ? JSON.stringify(outcome) : `Revoked ${outcome.revoked}; orders made before go on.`);
 }
 
 function opensText({

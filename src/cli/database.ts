@@ -1,4 +1,5 @@
-import { migrateTo, type Runtime, StartProblem } from '../app/app.ts';
+import { migrateTo } from '../app/database.ts';
+import { type Runtime, StartProblem } from '../app/runtime.ts';
 import { PostgresFault } from '../postgres/install.ts';
 import { runningPostgres, startPostgres } from '../postgres/server.ts';
 import type { Config } from '../runtime/config.ts';

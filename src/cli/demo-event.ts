@@ -1,4 +1,4 @@
-import { StartProblem } from '../app/app.ts';
+import { StartProblem } from '../app/runtime.ts';
 import { createEvents } from '../catalogue/events.ts';
 import { publishEvent, savePlan } from '../catalogue/plans.ts';
 import { type EventSettings, eventSettingsDefault } from '../orders/record.ts';

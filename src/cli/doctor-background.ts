@@ -1,8 +1,9 @@
-import { connectionsMaxOf, type Runtime } from '../app/app.ts';
+import { connectionsMaxOf } from '../app/database.ts';
+import type { Runtime } from '../app/runtime.ts';
 import { counted } from '../core/counted.ts';
 import { degradedParts, processesReporting } from '../health/background-work.ts';
 import { createDb, type Db } from '../postgres/db.ts';
-import type { Finding } from './doctor.ts';
+import type { Finding } from './doctor-finding.ts';
 
 const check = 'background';
 

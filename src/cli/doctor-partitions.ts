@@ -1,6 +1,6 @@
 import { counted } from '../core/counted.ts';
 import { defaultRedis } from '../runtime/config.ts';
-import type { Finding } from './doctor.ts';
+import type { Finding } from './doctor-finding.ts';
 
 type Ask = (sql: string) => Promise<Record<string, unknown>>;
 

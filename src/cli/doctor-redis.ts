@@ -1,8 +1,8 @@
-import type { Runtime } from '../app/app.ts';
+import type { Runtime } from '../app/runtime.ts';
 import { inspectRedis, type RedisInspection } from '../redis/inspect.ts';
 import { runningRedis } from '../redis/server.ts';
 import { type Config, defaultRedis } from '../runtime/config.ts';
-import type { Finding } from './doctor.ts';
+import type { Finding } from './doctor-finding.ts';
 
 const versionMin = [6, 2] as const;
 const skewMsMax = 500;

@@ -1,5 +1,5 @@
 import { storedTicketPublicKey, ticketKeyFiles, ticketKeyId } from '../fulfilment/ticket-code.ts';
-import type { Finding } from './doctor.ts';
+import type { Finding } from './doctor-finding.ts';
 
 type Ask = (sql: string) => Promise<Record<string, unknown>>;
 

@@ -2,7 +2,8 @@ import fs from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import pg from 'pg';
-import { type Runtime, stripeProvider } from '../app/app.ts';
+import { stripeProvider } from '../app/payments.ts';
+import type { Runtime } from '../app/runtime.ts';
 import { clockSkewMaxMs, skewText } from '../health/background-work.ts';
 import { type ProxySighting, proxyAdvice, recentProxiesQuery } from '../health/undeclared-proxies.ts';
 import { inspectFunctions, newerFunctionsText } from '../postgres/functions.ts';
@@ -10,18 +11,10 @@ import { knownVersion } from '../postgres/migrate.ts';
 import type { Config } from '../runtime/config.ts';
 import { reachDatabase } from './database.ts';
 import { examineBackground } from './doctor-background.ts';
+import type { Finding } from './doctor-finding.ts';
 import { examinePartitions } from './doctor-partitions.ts';
 import { examineRedis } from './doctor-redis.ts';
 import { examineTicketKeys } from './doctor-ticket-keys.ts';
-
-export interface Finding {
-  check: string;
-  /** `note`: allowed, but worth knowing. */
-  state: 'ok' | 'note' | 'wrong';
-  detail: string;
-  /** The action that the operator should take. */
-  remedy?: string;
-}
 
 const freeBytesMin = 512 * 1024 * 1024;
 const freeBytesWarn = 5 * 1024 * 1024 * 1024;

@@ -8,15 +8,12 @@ import { type ExportFormat, exportFormats } from '../fulfilment/export-forms.ts'
 import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports.ts';
 import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
-import { audit } from '../orders/audit.ts';
+import { logAction } from '../orders/action-log.ts';
 import type { Db } from '../postgres/db.ts';
-import { type CliContext, cliActor } from './organise.ts';
+import { type CliContext, cliActor } from './context.ts';
 
 export type ExportContext = Omit<CliContext, 'openDatabase'> & {
   openDatabase(): Promise<{ db: Db; url: string; close(): Promise<void> }>;
-  dataDir(): string;
-  /** For people, on stderr. */
-  say(text: string): void;
 };
 
 interface ExportFlags {
@@ -39,7 +36,7 @@ export function registerExportCommand(program: Command, context: ExportContext):
     .argument('[event]', 'the id in its address; all events when absent')
     .addOption(new Option('--format <format>', 'how it is written').choices(exportFormats).default('csv'))
     .requiredOption('--out <file>', 'to this file; FILE.part until it is whole')
-    .option('--codes', 'with the codes of valid tickets: whoever has one can enter with it')
+    .option('--codes', 'with the codes of valid tickets: a person who has one can enter with it')
     .option('--no-bom', 'CSV: without the mark that Excel needs to read it as UTF-8')
     .action((what: ExportKind, event: string | undefined, flags: ExportFlags) =>
       exportCommand(context, what, event, flags),
@@ -68,10 +65,15 @@ async function exportCommand(
       return context.fail(strangeKey(context));
     }
     const detail = { what, format, codes };
-    await audit(db, { actor: cliActor, action: 'export', ...(event && { event: event.eventNo }), detail });
+    await logAction(db, {
+      actor: cliActor,
+      action: 'export',
+      ...(event && { event: event.eventNo }),
+      detail,
+    });
     const parts = { url, events, ...(key && { ticketKey: key }) };
     const wish = { what, format, event: event?.eventNo ?? null, codes, byteOrderMark: bom };
-    const rows = await writeWhole(out, (write) => writeExport(parts, wish, write), context.say);
+    const rows = await writeWhole(out, (write) => writeExport(parts, wish, write), context.progress);
     context.print(`${counted(rows, what.slice(0, -1))} of ${id ?? 'all events'} in ${out}.`);
   } finally {
     await close();

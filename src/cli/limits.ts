@@ -11,7 +11,7 @@ import {
 import type { OutputOf } from '../operate/operation.ts';
 import { durationMs } from './audit.ts';
 import { call } from './call.ts';
-import type { CliContext } from './organise.ts';
+import type { CliContext } from './context.ts';
 
 interface SetFlags extends Partial<Record<CountedLimit, string>> {
   cooldown?: string;
@@ -76,7 +76,7 @@ export function registerLimitCommands(program: Command, context: CliContext): vo
   limits
     .command('allow')
     .description(
-      'Except one buyer from every limit of the event, and end a cooldown. It is in the audit log.',
+      'Except one buyer from every limit of the event, and end a cooldown. It is in the log of actions.',
     )
     .argument('<event>')
     .requiredOption('--reason <text>', 'why')

@@ -1,7 +1,9 @@
 import type { Command } from 'commander';
-import { createEvents } from '../catalogue/events.ts';
-import { type AuditEntry, auditPage, auditPageMax } from '../orders/audit.ts';
-import { type CliContext, withDatabase } from './organise.ts';
+import type { OutputOf } from '../operate/operation.ts';
+import { listActions } from '../operate/work.ts';
+import { actionPageMax } from '../orders/action-log.ts';
+import { call } from './call.ts';
+import type { CliContext } from './context.ts';
 
 interface LogFlags {
   event?: string;
@@ -10,42 +12,33 @@ interface LogFlags {
   json?: boolean;
 }
 
-/** `onsale log`: the audit log. `onsale audit` is something else: it checks the promises. */
+/** `onsale log`: the log of actions. `onsale audit` is something else: it checks the promises. */
 export function registerLogCommand(program: Command, context: CliContext): void {
   program
     .command('log')
-    .description('The audit log: what operators did, newest first. ("audit" checks the record instead.)')
+    .description('The log of actions: what operators did, newest first. ("audit" checks the record instead.)')
     .option('--event <event>', 'of this event only')
-    .option('--limit <number>', `1 to ${auditPageMax}`, '50')
+    .option('--limit <number>', `1 to ${actionPageMax}`, '50')
     .option('--before <entry>', 'those before this entry: go on where another call ended')
     .option('--json', 'print JSON')
-    .action((flags: LogFlags, command: Command) => logCommand(context, flags, command));
+    .action(async ({ event, limit, before, json }: LogFlags) => {
+      const page = await call(context, listActions, { event, limit, before });
+      if (!page) return;
+      if (json) return context.print(JSON.stringify(page));
+      if (page.entries.length === 0) context.print('It has no entries.');
+      for (const entry of page.entries) context.print(entryText(entry));
+      if (page.next !== null) context.print(`More: --before ${page.next}`);
+    });
 }
 
-async function logCommand(context: CliContext, flags: LogFlags, command: Command): Promise<void> {
-  const limit = Number(flags.limit);
-  const before = flags.before === undefined ? null : Number(flags.before);
-  if (!(Number.isInteger(limit) && limit >= 1 && limit <= auditPageMax)) {
-    command.error(`--limit takes 1 to ${auditPageMax}.`);
-  }
-  if (before !== null && !(Number.isSafeInteger(before) && before >= 1)) {
-    command.error('--before takes the number of an entry.');
-  }
-  await withDatabase(context, async (db) => {
-    const id = flags.event;
-    const event = id === undefined ? null : await createEvents({ db, clock: context.clock }).find(id);
-    if (id !== undefined && !event) {
-      return context.fail(`There is no event ${id}; "onsale event list" shows all.`);
-    }
-    const page = await auditPage(db, { event: event?.eventNo ?? null, before, limit });
-    if (flags.json) return context.print(JSON.stringify(page));
-    if (page.entries.length === 0) context.print('Nothing is in it.');
-    for (const entry of page.entries) context.print(entryText(entry));
-    if (page.next !== null) context.print(`More: --before ${page.next}`);
-  });
-}
-
-function entryText({ entry, at, actor, action, event, detail }: AuditEntry): string {
+function entryText({
+  entry,
+  at,
+  actor,
+  action,
+  event,
+  detail,
+}: OutputOf<typeof listActions>['entries'][number]): string {
   const more = Object.entries(detail).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
-  return [entry, new Date(at).toISOString(), actor, action, event ?? '-', ...more].join('  ');
+  return [entry, at, actor, action, event ?? '-', ...more].join('  ');
 }

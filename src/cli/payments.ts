@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
-import type { OperatorDesk, OperatorEntry } from '../checkout/operator-desk.ts';
 import { counted } from '../core/counted.ts';
 import { decimalOf } from '../core/money.ts';
 import { type EntryAction, entryActions } from '../core/operator-list.ts';
-import { entriesMax, noteLengthMax, problemOfAct } from '../http/organiser-attention.ts';
-import type { ListPlace } from '../orders/operator-list.ts';
-import { cliActor, withEvent } from './organise.ts';
-import { type RefundContext, withRefunds } from './refunds.ts';
+import type { OutputOf } from '../operate/operation.ts';
+import { decideOpenPayment, listOpenPayments } from '../operate/payments.ts';
+import { call } from './call.ts';
+import type { CliContext } from './context.ts';
+
+type Entry = OutputOf<typeof listOpenPayments>['entries'][number];
 
 interface ListFlags {
   event?: string;
@@ -17,7 +18,7 @@ interface ListFlags {
 const listedMax = 1_000;
 
 /** `onsale payments …`: the operator's list. The worker of a running "onsale start" makes the calls that follow. */
-export function registerPaymentCommands(program: Command, context: RefundContext): void {
+export function registerPaymentCommands(program: Command, context: CliContext): void {
   const payments = program
     .command('payments')
     .description('Payments that need a decision: what happened, what was charged, what can be done.');
@@ -32,36 +33,23 @@ export function registerPaymentCommands(program: Command, context: RefundContext
     .description('Do something about an entry. A running "onsale start" makes the calls to the provider.')
     .argument('<entry>', 'as the list names it, such as operation-3f0c…')
     .argument('<action>', entryActions.join(', '))
-    .option('--note <text>', 'what was decided and why; needed for accept, settle and dismiss', '')
+    .option('--note <text>', 'what was decided and why; needed for accept, settle and dismiss')
     .option('--json', 'print JSON')
-    .action((entry: string, action: string, flags: { note: string; json?: boolean }) =>
+    .action((entry: string, action: string, flags: { note?: string; json?: boolean }) =>
       actCommand(context, entry, action, flags),
     );
 }
 
-async function listCommand(context: RefundContext, { event, json }: ListFlags): Promise<void> {
-  if (event === undefined) return withRefunds(context, ({ desk }) => printList(context, desk, null, json));
-  let eventNo: number | null = null;
-  await withEvent(context, event, async (_db, _events, record) => {
-    eventNo = record.eventNo;
-  });
-  if (eventNo !== null) await withRefunds(context, ({ desk }) => printList(context, desk, eventNo, json));
-}
-
-async function printList(
-  context: RefundContext,
-  desk: OperatorDesk,
-  event: number | null,
-  json = false,
-): Promise<void> {
-  const entries: OperatorEntry[] = [];
+async function listCommand(context: CliContext, { event, json }: ListFlags): Promise<void> {
+  const entries: Entry[] = [];
   let total = 0;
-  for (let after: ListPlace | null = null; entries.length < listedMax; ) {
-    const page = await desk.list({ event, after, limit: entriesMax });
+  for (let after: string | undefined; entries.length < listedMax; ) {
+    const page = await call(context, listOpenPayments, { event, after, limit: '100' });
+    if (!page) return;
     entries.push(...page.entries);
     total = page.total;
+    if (page.next === null) break;
     after = page.next;
-    if (!after) break;
   }
   if (json) context.print(JSON.stringify({ total, entries }));
   else if (entries.length === 0) context.print('Nothing is on the list.');
@@ -70,30 +58,25 @@ async function printList(
 }
 
 async function actCommand(
-  context: RefundContext,
+  context: CliContext,
   entry: string,
   named: string,
-  flags: { note: string; json?: boolean },
+  flags: { note?: string; json?: boolean },
 ): Promise<void> {
-  const action = entryActions.find((one) => one === named);
-  if (!action) return context.fail(`The action is one of ${entryActions.join(', ')}.`);
-  const note = flags.note.trim();
-  if (note.length > noteLengthMax) return context.fail(`--note takes at most ${noteLengthMax} characters.`);
-  await withRefunds(context, async ({ desk }) => {
-    const outcome = await desk.act({ entry, action, actor: cliActor, note });
-    if (outcome.kind !== 'done') return context.fail(problemOfAct(outcome).message);
-    if (flags.json) return context.print(JSON.stringify(outcome));
-    context.print(outcome.repeated ? 'This was done before; nothing changed.' : doneText(action));
-    if (outcome.entry) context.print(entryText(outcome.entry));
-    else context.print('The entry is off the list.');
-  });
+  const action = named as EntryAction;
+  const outcome = await call(context, decideOpenPayment, { entry, action, note: flags.note });
+  if (!outcome) return;
+  if (flags.json) return context.print(JSON.stringify(outcome));
+  context.print(outcome.repeated ? 'This was done before; nothing changed.' : doneText(action));
+  if (outcome.entry) context.print(entryText(outcome.entry));
+  else context.print('The entry is off the list.');
 }
 
 function doneText(action: EntryAction): string {
   return action === 'look' ? 'A running "onsale start" looks at it now.' : 'Done.';
 }
 
-function entryText(entry: OperatorEntry): string {
+function entryText(entry: Entry): string {
   const { operation, currency } = entry;
   /** Leaves out what is not known, as of a finding that names no sum of ours. */
   const sum = (what: string, amount: number | null): string[] =>
@@ -111,7 +94,7 @@ function entryText(entry: OperatorEntry): string {
     entry.says && `reported: ${entry.says}`,
   ].filter(Boolean);
   return [
-    `${entry.entry}  ${entry.kind}  since ${new Date(entry.since).toISOString()} (${ageText(entry.ageMs)})`,
+    `${entry.entry}  ${entry.kind}  since ${entry.since} (${ageText(entry.ageMs)})`,
     `  ${entry.title}. ${entry.means}`,
     `  ${entry.charged}`,
     ...facts.map((fact) => `  ${fact}`),

@@ -7,7 +7,7 @@ import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
-import { type CliContext, withDatabase } from './organise.ts';
+import { type CliContext, withDatabase } from './context.ts';
 
 interface ImportFlags {
   map?: string;

@@ -1,6 +1,5 @@
-import { decimalOf, exponentOf, minorOf } from '../core/money.ts';
+import { decimalOf, isSellable, minorOf } from '../core/money.ts';
 import { type BuyerKind, fullKind } from '../core/prices.ts';
-import type { EventRecord } from '../orders/record.ts';
 
 export interface PriceFlags {
   price: string[];
@@ -8,18 +7,31 @@ export interface PriceFlags {
   kindConditions?: string[];
   lockedKind?: string[];
   locked?: string[];
+  seatFee?: string;
+  orderFee?: string;
 }
 
 export type PricesRead =
-  | { kind: 'read'; prices: Record<string, number>; kinds: BuyerKind[]; lockedCategories: string[] }
+  | {
+      kind: 'read';
+      prices: Record<string, number>;
+      kinds: BuyerKind[];
+      lockedCategories: string[];
+      seatFee?: number;
+      orderFee?: number;
+    }
   | { kind: 'refused'; sentence: string };
 
+/** Amounts of money on the command line are decimal, in the main unit of the currency. */
+export const moneyHelp = 'in the main unit of the currency, as 1.50';
 export const priceHelp =
-  'price of a category, as "Category 1=149.00", or in minor units as "Category 1=14900"; repeat for each; "Category 1/reduced=99.00" is the price for a --kind';
+  'price of a category, as "Category 1=149.00"; repeat for each; "Category 1/reduced=99.00" is the price for a --kind';
 
-/** Prices as the command line says them. Whether they can be charged is for `priceFault`. */
+/** Reads prices and fees. Whether they can be charged is for the operation to decide. */
 export function readPrices(flags: PriceFlags, currency: string): PricesRead {
   const refused = (sentence: string): PricesRead => ({ kind: 'refused', sentence });
+  // The operation refuses the currency.
+  if (!isSellable(currency)) return { kind: 'read', prices: {}, kinds: [], lockedCategories: [] };
   const kinds: BuyerKind[] = [];
   for (const text of flags.kind ?? []) {
     const [id, name] = split(text) ?? [text.trim(), text.trim()];
@@ -41,9 +53,9 @@ export function readPrices(flags: PriceFlags, currency: string): PricesRead {
   const prices: Record<string, number> = Object.create(null);
   for (const text of flags.price) {
     const [whose, sum] = split(text) ?? ['', ''];
-    const amount = amountIn(sum, currency);
-    if (whose === '' || amount === null) {
-      return refused(`--price "${text}" is not of the form category=amount, such as "Category 1=149.00".`);
+    const amount = minorOf(sum, currency);
+    if (whose === '' || amount === null || amount < 0) {
+      return refused(`--price "${text}" is not of the form category=amount, as "Category 1=149.00".`);
     }
     const slash = whose.lastIndexOf('/');
     const kind = slash > 0 ? named(whose.slice(slash + 1).trim()) : undefined;
@@ -62,11 +74,33 @@ export function readPrices(flags: PriceFlags, currency: string): PricesRead {
       `--price "${stray}": name its kind too, as --kind "${stray.slice(stray.lastIndexOf('/') + 1)}=Name".`,
     );
   }
-  return { kind: 'read', prices, kinds, lockedCategories: flags.locked ?? [] };
+  const fees = { seatFee: feeIn(flags.seatFee, currency), orderFee: feeIn(flags.orderFee, currency) };
+  if (fees.seatFee === null) return refused(`--seat-fee "${flags.seatFee}" is no amount ${moneyHelp}.`);
+  if (fees.orderFee === null) return refused(`--order-fee "${flags.orderFee}" is no amount ${moneyHelp}.`);
+  const { seatFee, orderFee } = fees;
+  return { kind: 'read', prices, kinds, lockedCategories: flags.locked ?? [], seatFee, orderFee };
+}
+
+/** Minor units; null if the text is no amount of the currency. */
+function feeIn(text: string | undefined, currency: string): number | null | undefined {
+  if (text === undefined) return undefined;
+  const amount = minorOf(text, currency);
+  return amount === null || amount < 0 ? null : amount;
+}
+
+interface PriceList {
+  currency: string;
+  prices: Record<string, number>;
+  settings: {
+    kinds?: BuyerKind[];
+    lockedCategories?: string[];
+    seatFee: number;
+    orderFee: number;
+  };
 }
 
 /** The seat prices of an event in the main unit, so that the organiser notices a sum typed in the wrong unit. */
-export function priceListText({ currency, prices, settings }: EventRecord): string {
+export function priceListText({ currency, prices, settings }: PriceList): string {
   const money = (minor: number) => `${decimalOf(minor, currency)} ${currency}`;
   const { kinds = [], lockedCategories = [], seatFee, orderFee } = settings;
   const lines = Object.keys(prices).flatMap((category) => {
@@ -79,18 +113,11 @@ export function priceListText({ currency, prices, settings }: EventRecord): stri
   });
   if (seatFee > 0) lines.push(`  Fee of each seat: ${money(seatFee)}`);
   if (orderFee > 0) lines.push(`  Fee of each order: ${money(orderFee)}`);
-  const units = exponentOf(currency) === 0 ? '' : ` (--price without a decimal point: 100 is ${money(100)})`;
-  return [`Prices${units}:`, ...lines].join('\n');
+  return ['Prices:', ...lines].join('\n');
 }
 
 /** `before=after` at the last `=`, which no amount holds. */
 function split(text: string): [string, string] | null {
   const at = text.lastIndexOf('=');
   return at < 1 ? null : [text.slice(0, at).trim(), text.slice(at + 1).trim()];
-}
-
-/** With a decimal point in the currency's main unit, without one in minor units. */
-function amountIn(text: string, currency: string): number | null {
-  if (text.includes('.')) return minorOf(text, currency);
-  return /^\d{1,12}$/.test(text) ? Number(text) : null;
 }

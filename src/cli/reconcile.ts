@@ -1,40 +1,38 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import { type Runtime, stripeProvider } from '../app/app.ts';
 import { handOverTo } from '../app/limits.ts';
+import { stripeProvider } from '../app/payments.ts';
+import type { Runtime } from '../app/runtime.ts';
 import {
   createReconcileReport,
   type ReconcileOutcome,
   reconcileSchedule,
 } from '../checkout/reconcile-report.ts';
 import { counted } from '../core/counted.ts';
+import type { OutputOf } from '../operate/operation.ts';
+import { listFindings, settleFinding } from '../operate/payments.ts';
 import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
 import { createSalesRecord } from '../orders/orders-record.ts';
-import { type Finding, openFindings, settleFinding } from '../orders/reconcile-findings.ts';
 import { listingCounts } from '../orders/reversals.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
-import type { Db } from '../postgres/db.ts';
 import { installationOf } from '../postgres/installation.ts';
 import type { Config } from '../runtime/config.ts';
-import { cliActor } from './organise.ts';
+import { call } from './call.ts';
+import type { CliContext } from './context.ts';
 
-export interface ReconcileContext {
+export interface ReconcileContext extends CliContext {
   config(): Config;
   runtime(): Runtime;
-  print(text: string): void;
-  say(text: string): void;
-  fail(sentence: string): void;
-  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
 }
+
+type Finding = OutputOf<typeof listFindings>['findings'][number];
 
 interface Flags {
   from?: string;
   to?: string;
   json?: boolean;
 }
-
-const listedMax = 1_000;
 
 /** `onsale reconcile`: compares the provider's payments with the record, in both directions. */
 export function registerReconcileCommand(program: Command, context: ReconcileContext): void {
@@ -64,9 +62,9 @@ the last 24 hours.`,
     .description('Take a finding off the list. Changes neither order nor payment.')
     .argument('<finding>', 'its number')
     .requiredOption('--note <text>', 'what was done about it')
-    .action((text: string, flags: { note: string }, command: Command) =>
-      settleCommand(context, text, flags.note, command),
-    );
+    .action(async (finding: string, { note }: { note: string }) => {
+      if (await call(context, settleFinding, { finding, note })) context.print(`${finding} is off the list.`);
+    });
 }
 
 async function compareCommand(context: ReconcileContext, flags: Flags, command: Command): Promise<void> {
@@ -94,7 +92,7 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
     });
     const outcome = await report.onDemand({ from, to }, ({ step, counts }) => {
       if (!flags.json)
-        context.say(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
+        context.progress(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
     });
     const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
     const { refunds } = await refundsAtBank(db);
@@ -134,7 +132,7 @@ function tell(context: ReconcileContext, flags: Flags, outcome: ReconcileOutcome
 function reportText(
   counts: Record<string, number>,
   { ambiguous, refundsAtBank: atBank, foreignReversals }: UnderWay,
-  findings: readonly Finding[],
+  findings: readonly Parameters<typeof findingText>[0][],
 ): string {
   const lines: [string, number | undefined][] = [
     ["The provider's payments", counts.payments],
@@ -156,44 +154,21 @@ function reportText(
   ].join('\n');
 }
 
-function findingText({ finding, kind, says, firstSeenAt }: Finding): string {
+function findingText({
+  finding,
+  kind,
+  says,
+  firstSeenAt,
+}: Pick<Finding, 'finding' | 'kind' | 'says'> & { firstSeenAt: string | number }): string {
   return `  ! ${finding} ${kind}: ${says} (since ${new Date(firstSeenAt).toISOString()})`;
 }
 
 async function listCommand(context: ReconcileContext, flags: Flags): Promise<void> {
-  await withDb(context, async (db) => {
-    const findings = await openFindings(db, listedMax);
-    if (flags.json) context.print(JSON.stringify({ findings }));
-    else
-      context.print(findings.length === 0 ? 'Nothing is on the list.' : findings.map(findingText).join('\n'));
-    if (findings.length > 0) context.fail(`${findings.length} on the list.`);
-  });
-}
-
-async function settleCommand(
-  context: ReconcileContext,
-  text: string,
-  note: string,
-  command: Command,
-): Promise<void> {
-  if (!/^[1-9]\d{0,14}$/.test(text)) command.error('A finding is named by its number.');
-  if (note.trim() === '') command.error('--note takes what was done.');
-  await withDb(context, async (db) => {
-    const kind = await settleFinding(db, { finding: Number(text), actor: cliActor, note: note.trim() });
-    if (kind === 'unknown') context.fail(`There is no finding ${text}.`);
-    else if (kind === 'not_possible')
-      context.fail(`${text} is off the list already, by another decision or by the comparison.`);
-    else context.print(`${text} is off the list.`);
-  });
-}
-
-async function withDb(context: ReconcileContext, act: (db: Db) => Promise<void>): Promise<void> {
-  const { db, close } = await context.openDatabase();
-  try {
-    await act(db);
-  } finally {
-    await close();
-  }
+  const { findings } = (await call(context, listFindings, {})) ?? { findings: [] };
+  if (flags.json) context.print(JSON.stringify({ findings }));
+  else
+    context.print(findings.length === 0 ? 'Nothing is on the list.' : findings.map(findingText).join('\n'));
+  if (findings.length > 0) context.fail(`${findings.length} on the list.`);
 }
 
 /** The configured provider, or the simulator of this installation. Null if it is not running. */

@@ -1,12 +1,6 @@
-import {
-  type App,
-  createApp,
-  passwordPlace,
-  type Role,
-  type Runtime,
-  roles,
-  StartInterrupted,
-} from '../app/app.ts';
+import { createApp } from '../app/app.ts';
+import { passwordPlace } from '../app/organiser.ts';
+import { type App, type Role, type Runtime, roles, StartInterrupted } from '../app/runtime.ts';
 import { proxyAdvice, recentProxies } from '../health/undeclared-proxies.ts';
 import { createDb } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';

@@ -147,60 +147,60 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
     return fresh;
   }
 
-  async function refresh(event: EventNo, mine: Led): Promise<SessionMeasure> {
+  async function refresh(event: EventNo, entry: Led): Promise<SessionMeasure> {
     const before = clock.monotonic();
-    mine.refreshing = true;
+    entry.refreshing = true;
     try {
       // Slightly wrong figures are better than a frontier that does not move.
-      mine.redisHolds = await redisHolds(event).catch(() => mine.redisHolds);
-      mine.sessions = await measureSessions(db, event, mine.redisHolds);
-      return mine.sessions;
+      entry.redisHolds = await redisHolds(event).catch(() => entry.redisHolds);
+      entry.sessions = await measureSessions(db, event, entry.redisHolds);
+      return entry.sessions;
     } finally {
-      mine.refreshing = false;
+      entry.refreshing = false;
       const tookMs = clock.monotonic() - before;
-      mine.sessionsDueAt = before + Math.min(sessionsEveryMaxMs, tookMs / sessionsShareMax);
+      entry.sessionsDueAt = before + Math.min(sessionsEveryMaxMs, tookMs / sessionsShareMax);
     }
   }
 
   /** Waits for the first measurement only: in a large sale the frontier must not stop for the later ones. */
-  async function sessionsOf(event: EventNo, mine: Led): Promise<SessionMeasure> {
-    if (mine.refreshFault !== null) {
-      const fault = mine.refreshFault;
-      mine.refreshFault = null;
+  async function sessionsOf(event: EventNo, entry: Led): Promise<SessionMeasure> {
+    if (entry.refreshFault !== null) {
+      const fault = entry.refreshFault;
+      entry.refreshFault = null;
       throw fault;
     }
-    if (!mine.sessions) return refresh(event, mine);
-    if (!mine.refreshing && clock.monotonic() >= mine.sessionsDueAt) {
-      const underWay = refresh(event, mine);
+    if (!entry.sessions) return refresh(event, entry);
+    if (!entry.refreshing && clock.monotonic() >= entry.sessionsDueAt) {
+      const underWay = refresh(event, entry);
       underWay.catch((fault) => {
-        mine.refreshFault = fault;
+        entry.refreshFault = fault;
       });
       // A quick one is still of use to this tick.
       await Promise.race([underWay, clock.sleep(quickMs)]).catch(() => {});
     }
-    return mine.sessions;
+    return entry.sessions;
   }
 
   return {
     name: 'admission',
     async run({ event, term }) {
-      const mine = ledOf(event, term);
+      const entry = ledOf(event, term);
       await refreshLine(event, term);
       const now = clock.monotonic();
       const [line, sessions, seats, ceiling] = await Promise.all([
-        measureLine(db, event, settings.graceMs + frozenMs(mine, now, settings.graceMs)),
-        sessionsOf(event, mine),
+        measureLine(db, event, settings.graceMs + frozenMs(entry, now, settings.graceMs)),
+        sessionsOf(event, entry),
         seatCounts(event),
         arbiterCeiling(event),
       ]);
       // A called visitor cannot enter while nothing is admitted.
       const open = allows(line.phase, 'redeem') && ceiling > 0;
-      notePause(mine, open, now);
-      const measuredRate = rateOf(mine, now, line.issued);
+      notePause(entry, open, now);
+      const measuredRate = rateOf(entry, now, line.issued);
       const decision = decideAdmission(
-        mine.state,
+        entry.state,
         {
-          elapsedMs: mine.decidedAt === null ? 1_000 : now - mine.decidedAt,
+          elapsedMs: entry.decidedAt === null ? 1_000 : now - entry.decidedAt,
           open: allows(line.phase, 'redeem'),
           path: pathSignals(event),
           arbiterCeiling: ceiling,
@@ -210,7 +210,7 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         { ...settings, holdMs: line.holdMs ?? settings.holdMs },
       );
       const { rate, burst, advance } = decision;
-      const shards = await measureShards(db, event, mine.since);
+      const shards = await measureShards(db, event, entry.since);
       // No visitor waits behind a gap: the visitors in it are next.
       const jump = rate > 0 && (advance > 0 || line.waiting === 0);
       const frontier = advanceByWatermark(shards, advance, jump);
@@ -219,12 +219,12 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
         return;
       }
       // Only now, because a decision that was not published called no visitor and used up nothing.
-      mine.state = decision.state;
-      mine.decidedAt = now;
-      mine.since = shards.map(
-        (shard, index) => calledSecond(shard, frontier[index]!) ?? mine.since[index] ?? 0,
+      entry.state = decision.state;
+      entry.decidedAt = now;
+      entry.since = shards.map(
+        (shard, index) => calledSecond(shard, frontier[index]!) ?? entry.since[index] ?? 0,
       );
-      mine.measured = {
+      entry.measured = {
         term,
         at: now,
         frontier,
@@ -246,8 +246,8 @@ export function createAdmissionTask(options: AdmissionTaskOptions): AdmissionTas
       };
     },
     measured(event, term) {
-      const mine = led.get(event);
-      return mine?.term === term ? mine.measured : null;
+      const entry = led.get(event);
+      return entry?.term === term ? entry.measured : null;
     },
     forget: (event) => void led.delete(event),
   };
@@ -288,24 +288,24 @@ function gapsAhead(gaps: readonly Gap[], frontier: number): Gap[] {
   return gaps.filter(([, last]) => last > frontier).slice(0, gapsShownMax);
 }
 
-function rateOf(mine: Led, now: number, issued: number): number {
-  mine.readings.push({ at: now, issued });
-  while (mine.readings.length > 2 && mine.readings[1]!.at <= now - rateWindowMs) mine.readings.shift();
-  const first = mine.readings[0]!;
+function rateOf(entry: Led, now: number, issued: number): number {
+  entry.readings.push({ at: now, issued });
+  while (entry.readings.length > 2 && entry.readings[1]!.at <= now - rateWindowMs) entry.readings.shift();
+  const first = entry.readings[0]!;
   return now > first.at ? ((issued - first.issued) * 1000) / (now - first.at) : 0;
 }
 
 /** A pause freezes the grace of called numbers: they could not come. */
-function notePause(mine: Led, open: boolean, now: number): void {
-  const { pause } = mine;
+function notePause(entry: Led, open: boolean, now: number): void {
+  const { pause } = entry;
   if (!open) pause.since ??= now;
   else if (pause.since !== null) {
-    mine.pause = { since: null, endedAt: now, lastedMs: now - pause.since };
+    entry.pause = { since: null, endedAt: now, lastedMs: now - pause.since };
   }
 }
 
-function frozenMs(mine: Led, now: number, graceMs: number): number {
-  const { since, endedAt, lastedMs } = mine.pause;
+function frozenMs(entry: Led, now: number, graceMs: number): number {
+  const { since, endedAt, lastedMs } = entry.pause;
   if (since !== null) return now - since;
   return now - endedAt < graceMs ? lastedMs : 0;
 }

@@ -204,7 +204,7 @@ export function createController(options: ControllerOptions): Controller {
   }
 
   async function turn(): Promise<{ nextMs: number }> {
-    // Without catching up after a pause: a burst of ticks would measure nothing.
+    // Missed ticks are not made up for after a pause, because a burst of ticks would measure nothing.
     due = Math.max(due + tickMs, clock.monotonic());
     try {
       await keepLeases();

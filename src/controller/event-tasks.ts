@@ -1,9 +1,9 @@
-import type { Events, House } from '../catalogue/events.ts';
+import type { Events, Venue } from '../catalogue/events.ts';
 import { type EventNo, seatStates } from '../core/hold.ts';
 import type { Arbiter, Snapshot } from '../inventory/arbiter.ts';
 import type { EventRecord, PartitionMode } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
-import { countHouse, type HouseCounts, mergeSnapshots } from '../read-path/availability.ts';
+import { countVenue, mergeSnapshots, type VenueCounts } from '../read-path/availability.ts';
 import type { Publisher } from '../read-path/publish.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -20,12 +20,15 @@ const snapshotFreshMs = 500;
 const sweptMax = 1_000;
 /** Work for all events together is done by the first of them in a tick. */
 const sharedEveryMs = 500;
-/** A partition whose store is away is shown as it was for so long: it comes back, or Postgres takes over, within seconds. */
+/**
+ * How long a partition whose store is away is shown as it was. Within seconds the store comes back or
+ * Postgres takes over.
+ */
 const lastPictureMs = 15_000;
 
 export interface Snapshots {
-  of(event: EventNo): Promise<{ event: EventRecord; house: House; snapshot: Snapshot; counts: HouseCounts }>;
-  /** Lets go of an event that this process no longer leads: its house is large. */
+  of(event: EventNo): Promise<{ event: EventRecord; venue: Venue; snapshot: Snapshot; counts: VenueCounts }>;
+  /** Lets go of an event that this process no longer leads: its venue is large. */
   forget(event: EventNo): void;
 }
 
@@ -39,12 +42,12 @@ export function createSnapshots(options: { arbiter: Arbiter; events: Events; clo
     const event = await events.findByNo(eventNo);
     if (!event) throw new Error(`event ${eventNo} is gone`);
     const modes = await events.modes(eventNo);
-    const [house, ...parts] = await Promise.all([
-      events.house(event),
+    const [venue, ...parts] = await Promise.all([
+      events.venue(event),
       ...modes.map((mode) => partOf(eventNo, mode)),
     ]);
     const snapshot = mergeSnapshots(parts);
-    return { event, house, snapshot, counts: countHouse(snapshot.codes, house) };
+    return { event, venue, snapshot, counts: countVenue(snapshot.codes, venue) };
   }
 
   async function partOf(event: EventNo, { partition, graceUntil }: PartitionMode): Promise<Snapshot> {
@@ -152,11 +155,11 @@ export function createPublishTask(options: {
       // Until this term has measured the line, the last leader's figures stay up: a frontier never goes back (W6).
       const line = admission.measured(event, term);
       if (!line) return;
-      const { event: record, house, snapshot } = await snapshots.of(event);
+      const { event: record, venue, snapshot } = await snapshots.of(event);
       const grace = (await events.modes(event)).flatMap(({ partition, graceUntil }) =>
         graceUntil === null ? [] : [{ partition, until: graceUntil }],
       );
-      await publisher.publish({ event: record, house, snapshot, term, count: tick + 1, line, grace });
+      await publisher.publish({ event: record, venue, snapshot, term, count: tick + 1, line, grace });
     },
   };
 }

@@ -46,7 +46,7 @@ export function createProjectionTask(options: {
    * For each partition, the term and epoch under which its Redis received everything, and when the last successful report
    * began.
    */
-  const told = new Map<string, { under: string; at: number }>();
+  const projected = new Map<string, { under: string; at: number }>();
   const running = new Map<EventNo, Promise<void>>();
 
   async function tellAll(event: EventNo, term: number, compare: boolean): Promise<void> {
@@ -54,7 +54,7 @@ export function createProjectionTask(options: {
     if (rows.length === 0) return;
     const began = clock.monotonic();
     const toldAt = ({ partition, epoch }: { partition: PartitionNo; epoch: number }): number | null => {
-      const last = told.get(`${event}/${partition}`);
+      const last = projected.get(`${event}/${partition}`);
       return last?.under === `${term}/${epoch}` ? last.at : null;
     };
     const isNew = (row: { partition: PartitionNo; epoch: number }): boolean => toldAt(row) === null;
@@ -71,7 +71,7 @@ export function createProjectionTask(options: {
         const seats = compare || isNew(row) ? await differences(event, partition) : [];
         const holds = orders.find((each) => each.partition === partition);
         if (!(await tell(event, partition, seats, phase, holds))) continue;
-        told.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
+        projected.set(`${event}/${partition}`, { under: `${term}/${epoch}`, at: began });
       } catch (error) {
         // Skip an unreachable Redis (store-watch handles it) and continue with the other partitions.
         if (!(error instanceof StoreFault)) throw error;
@@ -89,9 +89,9 @@ export function createProjectionTask(options: {
     const other: SeatNo[] = [];
     decided.codes.forEach((code, seat) => {
       if (code === foreign) return;
-      const seen = codes[seat] ?? foreign;
-      if (seen === foreign) unknown.push(seat);
-      else if (decidedCode(seen) !== decidedCode(code)) other.push(seat);
+      const actual = codes[seat] ?? foreign;
+      if (actual === foreign) unknown.push(seat);
+      else if (decidedCode(actual) !== decidedCode(code)) other.push(seat);
     });
     if (unknown.length > 0) {
       const seats = await decidedSeats(db, event, unknown);

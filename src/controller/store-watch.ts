@@ -1,9 +1,9 @@
 import type { EventNo, PartitionNo } from '../core/hold.ts';
 import type { DecidedPhase } from '../inventory/arbiter.ts';
 import { createClockComparison } from '../inventory/clock-comparison.ts';
-import type { PartitionModes } from '../inventory/modes.ts';
+import type { ModeReader, PartitionModes, PartitionRow } from '../inventory/modes.ts';
 import { rebuild } from '../inventory/rebuild.ts';
-import type { ModeReader, PartitionRow, RedisArbiter } from '../inventory/routed.ts';
+import type { RedisArbiter } from '../inventory/routed.ts';
 import { RedisFault } from '../redis/faults.ts';
 import { type RedisPrimary, unfitness } from '../redis/store.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -52,21 +52,24 @@ const probeEveryMs = 400;
 const repeatAfterMs = 100;
 /** A server that did not respond in time may just be slow: a fork, a long script, a busy machine. */
 const repeatAfterTimeoutMs = 400;
-/** One bad probe is none. */
+/** A single bad probe is not acted upon. */
 const evidenceNeeded = 2;
-/** Keys that are being moved between a cluster's nodes answer later; not that much later. */
+/** Keys that are being moved between a cluster's nodes answer late, but not later than this. */
 const busyMsMax = 5_000;
 const askEveryMs = 1_000;
 /** A write a partition and second at most, while its Redis grants. */
 const grantedEveryMs = 1_000;
-/** Seen well twice, this far apart, before a partition that was degraded goes back. */
+/** A degraded partition goes back only after its Redis was found well twice, at least this far apart. */
 const steadyMs = 1_000;
 /** When grace ends, all who had to wait come at once: no moment for a move. */
 const afterGraceMs = 3_000;
-/** A Redis that comes and goes takes the sale along each time: after each loss or failed rebuild the next one waits longer. */
+/**
+ * A Redis that fails repeatedly would interrupt the sale each time, so after each loss or failed rebuild the
+ * next rebuild waits longer.
+ */
 const backoffFirstMs = 2_500;
 const backoffMaxMs = 60_000;
-/** So long in good health makes up for one of them. */
+/** After this long in good health, one loss or failed rebuild is forgiven. */
 const forgivenAfterMs = 60_000;
 
 interface Watched {
@@ -139,27 +142,27 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   }
 
   function attend(event: EventNo, term: number, row: PartitionRow): void {
-    const mine = watchedOf(event, row, term);
-    if (mine.busy) return;
+    const entry = watchedOf(event, row, term);
+    if (entry.busy) return;
     const now = clock.monotonic();
-    if (mine.mode !== row.mode) noteChange(event, row, mine, now);
-    if (row.mode === 'moving') run(event, row, mine, () => moveBack(event, row, mine));
-    else if (row.mode === 'redis' && now >= mine.probeDueAt)
-      run(event, row, mine, () => probe(event, row, mine));
-    else if (row.mode === 'postgres' && now >= mine.restoreDueAt && redis(row.store)) {
-      run(event, row, mine, () => restore(event, row, mine));
+    if (entry.mode !== row.mode) noteChange(event, row, entry, now);
+    if (row.mode === 'moving') run(event, row, entry, () => moveBack(event, row, entry));
+    else if (row.mode === 'redis' && now >= entry.probeDueAt)
+      run(event, row, entry, () => probe(event, row, entry));
+    else if (row.mode === 'postgres' && now >= entry.restoreDueAt && redis(row.store)) {
+      run(event, row, entry, () => restore(event, row, entry));
     }
   }
 
-  function run(event: EventNo, row: PartitionRow, mine: Watched, work: () => Promise<void>): void {
-    mine.busy = true;
+  function run(event: EventNo, row: PartitionRow, entry: Watched, work: () => Promise<void>): void {
+    entry.busy = true;
     const done = work()
       .catch((err: unknown) => {
         log.warn({ err, event, partition: row.partition }, 'watching Redis failed; it is tried again');
-        mine.restoreDueAt = clock.monotonic() + askEveryMs;
+        entry.restoreDueAt = clock.monotonic() + askEveryMs;
       })
       .finally(() => {
-        mine.busy = false;
+        entry.busy = false;
         const now = watched.get(`${event}/${row.partition}`);
         if (now) now.busy = false;
         underWay.delete(done);
@@ -168,34 +171,34 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   }
 
   /** The change may come from this leader, or from others as witnesses. */
-  function noteChange(event: EventNo, row: PartitionRow, mine: Watched, now: number): void {
-    if (mine.mode === 'redis') {
-      mine.failures = Math.max(0, mine.failures - Math.floor((now - mine.forgivenAt) / forgivenAfterMs));
-      fail(mine, now);
+  function noteChange(event: EventNo, row: PartitionRow, entry: Watched, now: number): void {
+    if (entry.mode === 'redis') {
+      entry.failures = Math.max(0, entry.failures - Math.floor((now - entry.forgivenAt) / forgivenAfterMs));
+      fail(entry, now);
     }
-    if (row.mode === 'redis') mine.forgivenAt = now;
-    mine.mode = row.mode;
-    mine.probeDueAt = 0;
-    mine.steadySince = null;
+    if (row.mode === 'redis') entry.forgivenAt = now;
+    entry.mode = row.mode;
+    entry.probeDueAt = 0;
+    entry.steadySince = null;
     if (row.mode !== 'moving') onMoved(event, row.partition, row.mode);
   }
 
-  function fail(mine: Watched, now: number): void {
-    mine.failures += 1;
-    mine.restoreDueAt = now + Math.max(askEveryMs, backoffMs(mine.failures));
+  function fail(entry: Watched, now: number): void {
+    entry.failures += 1;
+    entry.restoreDueAt = now + Math.max(askEveryMs, backoffMs(entry.failures));
   }
 
   // ---- degrade ----
 
-  async function probe(event: EventNo, row: PartitionRow, mine: Watched): Promise<void> {
+  async function probe(event: EventNo, row: PartitionRow, entry: Watched): Promise<void> {
     const startedAt = clock.monotonic();
-    mine.probeDueAt = startedAt + probeEveryMs;
+    entry.probeDueAt = startedAt + probeEveryMs;
     let evidence = 0;
     for (;;) {
-      const symptom = await symptomOf(event, row, mine);
+      const symptom = await symptomOf(event, row, entry);
       if (!symptom) return;
       evidence += symptom.weight;
-      if (evidence >= evidenceNeeded) return await degrade(event, row, mine, symptom.reason, startedAt);
+      if (evidence >= evidenceNeeded) return await degrade(event, row, entry, symptom.reason, startedAt);
       await clock.sleep(symptom.reason === 'timeout' ? repeatAfterTimeoutMs : repeatAfterMs);
     }
   }
@@ -203,15 +206,15 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   async function degrade(
     event: EventNo,
     { partition, epoch }: PartitionRow,
-    mine: Watched,
+    entry: Watched,
     reason: string,
     startedAt: number,
   ): Promise<void> {
-    const { term } = mine;
+    const { term } = entry;
     const outcome = await partitionModes.report({ event, partition, epoch, reporter, reason, term });
     const now = clock.monotonic();
     if (outcome.kind === 'settling') {
-      mine.probeDueAt = now + Math.min(outcome.afterMs, askEveryMs);
+      entry.probeDueAt = now + Math.min(outcome.afterMs, askEveryMs);
       return;
     }
     if (outcome.kind === 'degraded') {
@@ -230,7 +233,7 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   async function symptomOf(
     event: EventNo,
     row: PartitionRow,
-    mine: Watched,
+    entry: Watched,
   ): Promise<{ reason: string; weight: number } | null> {
     const store = redis(row.store);
     // A leader without it cannot lead it, and other processes' word would come too late.
@@ -243,21 +246,21 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
       seen = await store.arbiter.probe(event, row.partition);
     } catch (error) {
       if (!(error instanceof StoreFault)) throw error;
-      return symptomOfFault(error, mine, clock.monotonic());
+      return symptomOfFault(error, entry, clock.monotonic());
     }
-    mine.busySince = null;
+    entry.busySince = null;
     if (seen.epoch !== row.epoch) return { reason: 'forgot', weight: evidenceNeeded };
-    noteGranted(event, row, mine, seen.grant);
+    noteGranted(event, row, entry, seen.grant);
     const roundTripMs = clock.monotonic() - sent;
     const fits = await clocks.fits({ time: seen.time, localTime: sentAt + roundTripMs / 2, roundTripMs });
     return fits ? null : { reason: 'clock', weight: 1 };
   }
 
   /** All processes know a second later what Redis has granted, including processes that start then. */
-  function noteGranted(event: EventNo, row: PartitionRow, mine: Watched, granted: number): void {
+  function noteGranted(event: EventNo, row: PartitionRow, entry: Watched, granted: number): void {
     const now = clock.monotonic();
-    if (granted <= row.granted || now < mine.grantedDueAt) return;
-    mine.grantedDueAt = now + grantedEveryMs;
+    if (granted <= row.granted || now < entry.grantedDueAt) return;
+    entry.grantedDueAt = now + grantedEveryMs;
     const { partition, epoch } = row;
     partitionModes
       .granted({ event, partition, epoch }, granted)
@@ -266,8 +269,8 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
 
   // ---- restore ----
 
-  async function moveBack(event: EventNo, { partition }: PartitionRow, mine: Watched): Promise<void> {
-    const outcome = await partitionModes.abort({ event, partition, term: mine.term });
+  async function moveBack(event: EventNo, { partition }: PartitionRow, entry: Watched): Promise<void> {
+    const outcome = await partitionModes.abort({ event, partition, term: entry.term });
     await modes.read(event, clock.monotonic()).catch(() => {});
     if (outcome.kind !== 'aborted') return;
     log.warn(
@@ -276,27 +279,27 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
     );
   }
 
-  async function restore(event: EventNo, row: PartitionRow, mine: Watched): Promise<void> {
+  async function restore(event: EventNo, row: PartitionRow, entry: Watched): Promise<void> {
     const store = redis(row.store)!;
     const obstacle = await obstacleTo(event, row, store);
     const now = clock.monotonic();
     if (obstacle.kind !== 'none') {
-      mine.steadySince = null;
-      mine.restoreDueAt = now + (obstacle.kind === 'wait' ? obstacle.ms : askEveryMs);
+      entry.steadySince = null;
+      entry.restoreDueAt = now + (obstacle.kind === 'wait' ? obstacle.ms : askEveryMs);
       const { partition } = row;
-      if (obstacle.kind === 'unfit' && obstacle.reason !== mine.complaint) {
+      if (obstacle.kind === 'unfit' && obstacle.reason !== entry.complaint) {
         log.warn({ event, partition, reason: obstacle.reason }, 'Redis cannot take the partition yet');
       }
-      mine.complaint = obstacle.kind === 'unfit' ? obstacle.reason : '';
+      entry.complaint = obstacle.kind === 'unfit' ? obstacle.reason : '';
       return;
     }
-    mine.complaint = '';
-    mine.steadySince ??= now;
-    if (row.graceUntil !== null && now - mine.steadySince < steadyMs) {
-      mine.restoreDueAt = mine.steadySince + steadyMs;
+    entry.complaint = '';
+    entry.steadySince ??= now;
+    if (row.graceUntil !== null && now - entry.steadySince < steadyMs) {
+      entry.restoreDueAt = entry.steadySince + steadyMs;
       return;
     }
-    const mineToDo = rebuilding.then(() => rebuildNow(event, row, mine, store, obstacle.runIds));
+    const mineToDo = rebuilding.then(() => rebuildNow(event, row, entry, store, obstacle.runIds));
     rebuilding = mineToDo.catch(() => {});
     await mineToDo;
   }
@@ -330,31 +333,31 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   async function rebuildNow(
     event: EventNo,
     { partition }: PartitionRow,
-    mine: Watched,
+    entry: Watched,
     store: WatchedRedis,
     runIds: string[],
   ): Promise<void> {
     if (stopping.signal.aborted) return;
     store.trust(event, partition, runIds);
-    const at = { event, partition, term: mine.term };
+    const at = { event, partition, term: entry.term };
     const outcome = await rebuild(
       { ...options, modes: partitionModes },
       { at, arbiter: store.arbiter, runIds },
     );
     const now = clock.monotonic();
-    mine.steadySince = null;
+    entry.steadySince = null;
     if (outcome.kind === 'rebuilt') {
       const { kind: _kind, ...figures } = outcome;
-      // As loud as the loss that it answers.
+      // Logged at the same level as the loss that it ends.
       log.warn(
         { event, partition, ...figures, pauseMs: Math.round(outcome.pauseMs) },
         'Redis arbitrates now',
       );
     } else if (outcome.kind === 'refused' && outcome.reason === 'in_grace') {
       // Uses Postgres's clock, which is not this process's.
-      mine.restoreDueAt = now + turnMs;
+      entry.restoreDueAt = now + turnMs;
     } else {
-      fail(mine, now);
+      fail(entry, now);
       const why = outcome.kind === 'failed' ? { err: outcome.fault } : { reason: outcome.reason };
       log.warn(
         { event, partition, step: outcome.step, ...why },
@@ -365,16 +368,16 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
   }
 
   function look(event: EventNo, partition: PartitionNo): void {
-    const mine = watched.get(`${event}/${partition}`);
-    if (!mine || mine.busy || mine.probeDueAt === 0) return;
-    mine.probeDueAt = 0;
+    const entry = watched.get(`${event}/${partition}`);
+    if (!entry || entry.busy || entry.probeDueAt === 0) return;
+    entry.probeDueAt = 0;
     loop?.wake();
   }
 
   const unlisten = stores.map((store) =>
     store.onChange(() => {
-      for (const mine of watched.values()) {
-        mine.probeDueAt = 0;
+      for (const entry of watched.values()) {
+        entry.probeDueAt = 0;
       }
       loop?.wake();
     }),
@@ -396,20 +399,20 @@ export function createStoreWatch(options: StoreWatchOptions): StoreWatch {
 
 function symptomOfFault(
   fault: StoreFault,
-  mine: Watched,
+  entry: Watched,
   now: number,
 ): { reason: string; weight: number } | null {
   const reason = fault instanceof RedisFault ? fault.reason : 'unreachable';
   if (fault.code !== 'store_busy') {
-    mine.busySince = null;
-    // Another run than the row's has nothing to say, however often it is asked.
+    entry.busySince = null;
+    // A server with another run than the row's would give the same answer again, so one answer is enough.
     return { reason, weight: reason === 'untrusted' ? evidenceNeeded : 1 };
   }
-  mine.busySince ??= now;
-  return now - mine.busySince < busyMsMax ? null : { reason, weight: 1 };
+  entry.busySince ??= now;
+  return now - entry.busySince < busyMsMax ? null : { reason, weight: 1 };
 }
 
-/** The first loss waits for no more than grace. */
+/** After the first loss, the partition may go back as soon as grace allows. */
 function backoffMs(failures: number): number {
   return failures <= 1 ? 0 : Math.min(backoffMaxMs, backoffFirstMs * 2 ** (failures - 1));
 }

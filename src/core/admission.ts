@@ -139,7 +139,7 @@ export function arbiterCeilingOf(partitions: readonly PartitionStanding[], now: 
 /** Width of the classes of `opened` and `lookers`. */
 export const ageClassMs = 30_000;
 
-/** Below ten a second a pace protects nothing: a small house would only wait for it. */
+/** Below ten a second a pace protects nothing: a small venue would only wait for it. */
 const paceMin = 10;
 /** The gap is closed over this many seconds, so that the tick between measuring and deciding does not overshoot. */
 const closeSeconds = 2;
@@ -152,7 +152,7 @@ const releaseMax = 2;
  * minute.
  */
 const fewMin = 3;
-/** While seats are only in baskets, at most so many look for those that come back. */
+/** While the last seats are all in baskets, at most this many visitors look for seats that come back. */
 const fewMax = 20;
 /** Limit on called numbers that have not asked for a pass yet, in seconds of the rate. More of them would only be rejected. */
 const doorSeconds = 30;
@@ -288,7 +288,7 @@ function shares(
   };
 }
 
-/** The whole house in one hold's life: beyond the bound a pace for fairness and load, so of the total, not of what is left. */
+/** The whole venue in one hold's life: beyond the bound a pace for fairness and load, so of the total, not of what is left. */
 function paceOf(
   observed: AdmissionObserved,
   estimates: { conversion: number; seatsPerHold: number },
@@ -322,7 +322,8 @@ function nextPathCeiling(
   const now = Math.min(before ?? arbiterCeiling, arbiterCeiling);
   const struggling =
     path !== null && (path.latencyP95Ms > settings.latencyMaxMs || path.errorShare > settings.errorShareMax);
-  // Cuts count time too, so that a late tick cuts once for all it missed and a quick one does not cut twice.
+  // The size of a cut depends on the time that has passed, so that a late tick cuts once for all the ticks
+  // that it missed, and a quick one does not cut twice.
   if (struggling) return Math.max(pathCeilingMin, now * pathCut ** Math.min(seconds, lateSecondsMax));
   return Math.min(arbiterCeiling, now + pathRecovery * arbiterCeiling * seconds);
 }

@@ -1,9 +1,9 @@
 import { holdLimits } from './hold.ts';
-import { between, centreOf, type House, type HouseSection } from './house.ts';
 import { assert } from './outcome.ts';
 import type { SeatNo } from './seat-map.ts';
+import { between, centreOf, type VenueIndex, type VenueSection } from './venue-index.ts';
 
-export { createHouse, type House } from './house.ts';
+export { createVenueIndex, type VenueIndex } from './venue-index.ts';
 
 export interface BestAsked {
   quantity: number;
@@ -17,7 +17,10 @@ export interface BestAsked {
   spread: number;
   /** Groups wanted at most; the claim takes the first that is still free. */
   max: number;
-  /** 1 unless told: looks at so many times as many near equals. For an asker whose first choices were all gone. */
+  /**
+   * How many times as many nearly equal groups are considered; 1 by default. For an asker whose first choices
+   * were all taken.
+   */
   widen?: number;
 }
 
@@ -33,7 +36,7 @@ export interface BestFound {
   note: null | 'split' | 'other_section' | 'none';
 }
 
-/** Share of the house over which askers are spread, and its bounds: enough for a herd, near enough to the best. */
+/** Share of the venue over which askers are spread, and its bounds: enough for a herd, near enough to the best. */
 const poolShare = 0.05;
 const poolMin = 8;
 const poolMax = 512;
@@ -51,27 +54,27 @@ const golden = 0.618_033_988_75;
  * equals. Where no row has room the group is split over adjoining rows and says so; where the asked section has none, others
  * of the category are offered and it says so.
  */
-export function candidateGroups(house: House, asked: BestAsked): BestFound {
+export function candidateGroups(venue: VenueIndex, asked: BestAsked): BestFound {
   const { quantity, spread, max } = asked;
   assert(
     Number.isInteger(quantity) && quantity >= 1 && quantity <= holdLimits.seatsMax,
     'a quantity to seat',
   );
   assert(spread >= 0 && spread <= 1 && max >= 1, 'a spread of 0 to 1 and room for a group');
-  const category = asked.category === undefined ? -1 : house.categories.indexOf(asked.category);
-  const section = asked.section === undefined ? -1 : (house.sectionIndex.get(asked.section) ?? -2);
+  const category = asked.category === undefined ? -1 : venue.categories.indexOf(asked.category);
+  const section = asked.section === undefined ? -1 : (venue.sectionIndex.get(asked.section) ?? -2);
   if ((asked.category !== undefined && category < 0) || section === -2) return found([], 'none');
   const wanted: Wanted = { quantity, available: asked.available, category, section, widen: asked.widen ?? 1 };
 
-  const side = sideBySide(house, wanted);
+  const side = sideBySide(venue, wanted);
   if (side.length > 0) return found(spreadOut(side, spread, max), null);
-  const units = unitsOf(house, wanted, spread);
+  const units = unitsOf(venue, wanted, spread);
   if (units) return { ...found([], null), units, contiguous: false };
-  const split = quantity > 1 ? splitGroups(house, wanted) : [];
+  const split = quantity > 1 ? splitGroups(venue, wanted) : [];
   if (split.length > 0) return found(spreadOut(split, spread, max), 'split');
   if (asked.section === undefined) return found([], 'none');
   const { section: _left, ...elsewhere } = asked;
-  const other = candidateGroups(house, elsewhere);
+  const other = candidateGroups(venue, elsewhere);
   return other.note === 'none' ? other : { ...other, exact: false, note: 'other_section' };
 }
 
@@ -97,8 +100,8 @@ interface Scored {
 type Stretch = [from: number, to: number];
 const noStretches: Stretch[] = [];
 
-function stretchesOf(house: House, run: number, wanted: Wanted, least: number): Stretch[] {
-  const { runSeats, runStart, category, reserved } = house;
+function stretchesOf(venue: VenueIndex, run: number, wanted: Wanted, least: number): Stretch[] {
+  const { runSeats, runStart, category, reserved } = venue;
   let stretches = noStretches;
   let from = -1;
   const end = runStart[run + 1]!;
@@ -124,27 +127,27 @@ function stretchesOf(house: House, run: number, wanted: Wanted, least: number): 
  * Groups in one row, best first: as many as the pool takes. Runs are looked at in the order of their best seat, so that the
  * search ends as soon as no later one can be better than what is there.
  */
-function sideBySide(house: House, wanted: Wanted): Scored[] {
-  const pool = poolSize(house, wanted);
+function sideBySide(venue: VenueIndex, wanted: Wanted): Scored[] {
+  const pool = poolSize(venue, wanted);
   let groups: Scored[] = [];
   let worst = Number.POSITIVE_INFINITY;
-  for (const run of house.runOrder) {
-    if (house.runBest[run]! > worst) break;
-    const section = house.sections[house.runSection[run]!]!;
-    if (section.sellAsUnit || (wanted.section >= 0 && house.runSection[run] !== wanted.section)) continue;
-    for (const stretch of stretchesOf(house, run, wanted, wanted.quantity))
-      pushTiles(house, stretch, wanted.quantity, groups);
+  for (const run of venue.runOrder) {
+    if (venue.runBest[run]! > worst) break;
+    const section = venue.sections[venue.runSection[run]!]!;
+    if (section.sellAsUnit || (wanted.section >= 0 && venue.runSection[run] !== wanted.section)) continue;
+    for (const stretch of stretchesOf(venue, run, wanted, wanted.quantity))
+      pushTiles(venue, stretch, wanted.quantity, groups);
     if (groups.length >= pool * 2) {
       groups = groups.sort(byScore).slice(0, pool);
       worst = groups.at(-1)!.score;
     }
   }
-  for (const group of wholeSections(house, wanted)) groups.push(group);
+  for (const group of wholeSections(venue, wanted)) groups.push(group);
   return groups.sort(byScore).slice(0, pool);
 }
 
-function poolSize(house: House, wanted: Wanted): number {
-  const share = Math.ceil((poolShare * house.seatCount) / wanted.quantity);
+function poolSize(venue: VenueIndex, wanted: Wanted): number {
+  const share = Math.ceil((poolShare * venue.seatCount) / wanted.quantity);
   return Math.max(poolMin, Math.min(poolMax, share)) * wanted.widen;
 }
 
@@ -156,45 +159,45 @@ function byScore(a: Scored, b: Scored): number {
  * Cuts a stretch into groups from both its ends towards the middle, so that they do not overlap. A group that would leave a
  * single seat alone is left out, unless the stretch has none better.
  */
-function pushTiles(house: House, [from, to]: Stretch, quantity: number, into: Scored[]): void {
+function pushTiles(venue: VenueIndex, [from, to]: Stretch, quantity: number, into: Scored[]): void {
   const length = to - from;
   const before = into.length;
   const half = Math.ceil((length - quantity + 1) / 2);
   for (let at = 0; at < half; at += quantity) {
-    if (!leavesOrphan(at, quantity, length)) into.push(tile(house, from + at, quantity, 0));
+    if (!leavesOrphan(at, quantity, length)) into.push(tile(venue, from + at, quantity, 0));
     const mirrored = length - quantity - at;
     if (mirrored >= at + quantity && !leavesOrphan(mirrored, quantity, length)) {
-      into.push(tile(house, from + mirrored, quantity, 0));
+      into.push(tile(venue, from + mirrored, quantity, 0));
     }
   }
-  if (into.length === before) into.push(tile(house, from, quantity, orphanPenalty));
+  if (into.length === before) into.push(tile(venue, from, quantity, orphanPenalty));
 }
 
 function leavesOrphan(at: number, quantity: number, length: number): boolean {
   return at === 1 || length - quantity - at === 1;
 }
 
-function tile(house: House, at: number, quantity: number, penalty: number): Scored {
-  const seats = Array.from(house.runSeats.subarray(at, at + quantity));
-  return scored(house, seats, penalty);
+function tile(venue: VenueIndex, at: number, quantity: number, penalty: number): Scored {
+  const seats = Array.from(venue.runSeats.subarray(at, at + quantity));
+  return scored(venue, seats, penalty);
 }
 
-function scored(house: House, seats: SeatNo[], penalty: number): Scored {
+function scored(venue: VenueIndex, seats: SeatNo[], penalty: number): Scored {
   let sum = 0;
-  for (const seat of seats) sum += house.quality[seat]!;
+  for (const seat of seats) sum += venue.quality[seat]!;
   seats.sort((a, b) => a - b);
   return { seats, score: sum / seats.length + penalty };
 }
 
 /** Boxes and the like: all of it or none. */
-function wholeSections(house: House, wanted: Wanted): Scored[] {
-  return house.sections.flatMap((section, index) => {
+function wholeSections(venue: VenueIndex, wanted: Wanted): Scored[] {
+  return venue.sections.flatMap((section, index) => {
     if (!section.sellAsUnit || section.seats.length !== wanted.quantity) return [];
     if (wanted.section >= 0 && index !== wanted.section) return [];
     const fits = section.seats.every(
-      (seat) => (wanted.category < 0 || house.category[seat] === wanted.category) && wanted.available(seat),
+      (seat) => (wanted.category < 0 || venue.category[seat] === wanted.category) && wanted.available(seat),
     );
-    return fits ? [scored(house, [...section.seats], 0)] : [];
+    return fits ? [scored(venue, [...section.seats], 0)] : [];
   });
 }
 
@@ -230,8 +233,8 @@ function gcd(a: number, b: number): number {
 }
 
 /** A GA range of the wanted section or category with enough free units; the fuller ones are found by luck of the spread. */
-function unitsOf(house: House, wanted: Wanted, spread: number): BestFound['units'] {
-  const ranges = house.sections.flatMap((section, index) => {
+function unitsOf(venue: VenueIndex, wanted: Wanted, spread: number): BestFound['units'] {
+  const ranges = venue.sections.flatMap((section, index) => {
     if (section.kind !== 'ga' || section.sellAsUnit) return [];
     if (wanted.section >= 0 ? index !== wanted.section : false) return [];
     if (wanted.category >= 0 && section.category !== wanted.category) return [];
@@ -239,7 +242,8 @@ function unitsOf(house: House, wanted: Wanted, spread: number): BestFound['units
   });
   if (ranges.length === 0) return null;
   const [first, count] = ranges[Math.min(ranges.length - 1, Math.floor(spread * ranges.length))]!;
-  // A second digit of the same draw: the place within the range is not tied to the range.
+  // Uses the remaining digits of the same random number, so that the place within the range does not depend
+  // on which range was chosen.
   const within = (spread * ranges.length) % 1;
   return { first, count, start: Math.min(count - 1, Math.floor(within * count)) };
 }
@@ -256,17 +260,17 @@ function hasFree(first: SeatNo, count: number, wanted: Wanted): boolean {
  * Groups over rows near each other in one section, in as few pieces as possible and without a single seat where that can be
  * avoided. The best sections come first, until there are enough groups to choose from.
  */
-function splitGroups(house: House, wanted: Wanted): Scored[] {
+function splitGroups(venue: VenueIndex, wanted: Wanted): Scored[] {
   const groups = new Map<string, Scored>();
-  for (const index of house.sectionOrder) {
+  for (const index of venue.sectionOrder) {
     if (groups.size >= splitPool) break;
-    const section = house.sections[index]!;
+    const section = venue.sections[index]!;
     if (section.sellAsUnit || section.kind === 'ga' || (wanted.section >= 0 && index !== wanted.section))
       continue;
-    const pieces = piecesOf(house, section, wanted);
+    const pieces = piecesOf(venue, section, wanted);
     const seeds = [...pieces].sort((a, b) => b.seats.length - a.seats.length);
     for (const seed of seeds.slice(0, wanted.section >= 0 ? splitPool : splitSeeds)) {
-      const group = gather(house, seed, pieces, wanted.quantity);
+      const group = gather(venue, seed, pieces, wanted.quantity);
       if (group) groups.set(group.seats.join(), group);
     }
   }
@@ -279,18 +283,23 @@ interface Piece {
   centre: [number, number];
 }
 
-function piecesOf(house: House, section: HouseSection, wanted: Wanted): Piece[] {
+function piecesOf(venue: VenueIndex, section: VenueSection, wanted: Wanted): Piece[] {
   const pieces: Piece[] = [];
   for (let run = section.runFirst; run < section.runEnd; run++) {
-    for (const [from, to] of stretchesOf(house, run, wanted, 1)) {
-      const seats = Array.from(house.runSeats.subarray(from, to));
-      pieces.push({ seats, row: house.runRow[run]!, centre: centreOf(house, seats) });
+    for (const [from, to] of stretchesOf(venue, run, wanted, 1)) {
+      const seats = Array.from(venue.runSeats.subarray(from, to));
+      pieces.push({ seats, row: venue.runRow[run]!, centre: centreOf(venue, seats) });
     }
   }
   return pieces;
 }
 
-function gather(house: House, seed: Piece, pieces: readonly Piece[], quantity: number): Scored | undefined {
+function gather(
+  venue: VenueIndex,
+  seed: Piece,
+  pieces: readonly Piece[],
+  quantity: number,
+): Scored | undefined {
   const near: { away: number; piece: Piece }[] = [];
   for (const piece of pieces) {
     if (Math.abs(piece.row - seed.row) > splitRowsMax) continue;
@@ -308,18 +317,18 @@ function gather(house: House, seed: Piece, pieces: readonly Piece[], quantity: n
     // Better two and two than three and one.
     if (missing - take === 1 && take > 2) take -= 1;
     if (take === 1) alone += 1;
-    seats.push(...nearestIn(house, piece, seed.centre, take));
+    seats.push(...nearestIn(venue, piece, seed.centre, take));
     parts += 1;
   }
   if (seats.length < quantity) return undefined;
-  const group = scored(house, seats, 0);
+  const group = scored(venue, seats, 0);
   // Fewer pieces, and no person alone, count for more than a better view. All of it stays below the penalty of an orphan.
   return { seats: group.seats, score: group.score + Math.min(4, parts * 0.5) + Math.min(4, alone) };
 }
 
 /** `take` seats side by side out of a piece, at the end that is nearer. */
-function nearestIn(house: House, piece: Piece, to: [number, number], take: number): SeatNo[] {
-  const away = (seat: SeatNo) => Math.hypot(house.x[seat]! - to[0], house.y[seat]! - to[1]);
+function nearestIn(venue: VenueIndex, piece: Piece, to: [number, number], take: number): SeatNo[] {
+  const away = (seat: SeatNo) => Math.hypot(venue.x[seat]! - to[0], venue.y[seat]! - to[1]);
   const { seats } = piece;
   return away(seats[0]!) <= away(seats.at(-1)!) ? seats.slice(0, take) : seats.slice(-take);
 }
@@ -329,35 +338,35 @@ function nearestIn(house: House, piece: Piece, to: [number, number], take: numbe
  * Null when no row has room for them.
  */
 export function nearestFree(
-  house: House,
+  venue: VenueIndex,
   seats: readonly SeatNo[],
   available: (seat: SeatNo) => boolean,
   quantity: number,
 ): SeatNo[] | null {
-  const known = seats.filter((seat) => house.section[seat] !== undefined && house.section[seat] !== -1);
+  const known = seats.filter((seat) => venue.section[seat] !== undefined && venue.section[seat] !== -1);
   if (known.length === 0) return null;
-  const from = centreOf(house, known);
-  const same = { quantity, available, category: house.category[known[0]!]!, section: -1, widen: 1 };
-  const found = nearestRun(house, same, from);
-  if (found || house.categories.length === 1) return found;
-  return nearestRun(house, { ...same, category: -1 }, from);
+  const from = centreOf(venue, known);
+  const same = { quantity, available, category: venue.category[known[0]!]!, section: -1, widen: 1 };
+  const found = nearestRun(venue, same, from);
+  if (found || venue.categories.length === 1) return found;
+  return nearestRun(venue, { ...same, category: -1 }, from);
 }
 
-function nearestRun(house: House, wanted: Wanted, [x, y]: [number, number]): SeatNo[] | null {
-  const { runSeats } = house;
+function nearestRun(venue: VenueIndex, wanted: Wanted, [x, y]: [number, number]): SeatNo[] | null {
+  const { runSeats } = venue;
   const { quantity } = wanted;
   let best: Stretch | null = null;
   let bestScore = Number.POSITIVE_INFINITY;
-  for (const [run] of runsByDistance(house, x, y, () => bestScore)) {
-    for (const [start, end] of stretchesOf(house, run, wanted, quantity)) {
-      const width = between(house, runSeats[start]!, runSeats[end - 1]!);
+  for (const [run] of runsByDistance(venue, x, y, () => bestScore)) {
+    for (const [start, end] of stretchesOf(venue, run, wanted, quantity)) {
+      const width = between(venue, runSeats[start]!, runSeats[end - 1]!);
       const pitch = width / Math.max(1, end - start - 1);
       for (let at = start; at + quantity <= end; at++) {
         const left = runSeats[at]!;
         const right = runSeats[at + quantity - 1]!;
         const away = distance(
-          (house.x[left]! + house.x[right]!) / 2 - x,
-          (house.y[left]! + house.y[right]!) / 2 - y,
+          (venue.x[left]! + venue.x[right]!) / 2 - x,
+          (venue.y[left]! + venue.y[right]!) / 2 - y,
         );
         // An orphan is worth going one seat further, not more.
         const score = away + (leavesOrphan(at - start, quantity, end - start) ? pitch : 0);
@@ -376,13 +385,13 @@ function nearestRun(house: House, wanted: Wanted, [x, y]: [number, number]): Sea
  * within one the nearest run first; of a section that is as far away as `enough()` or farther none is given.
  */
 function* runsByDistance(
-  house: House,
+  venue: VenueIndex,
   x: number,
   y: number,
   enough: () => number,
 ): Generator<[run: number, atLeast: number]> {
-  const sections: [section: HouseSection, atLeast: number][] = [];
-  for (const section of house.sections) {
+  const sections: [section: VenueSection, atLeast: number][] = [];
+  for (const section of venue.sections) {
     if (section.runFirst === section.runEnd || section.sellAsUnit) continue;
     sections.push([section, distance(section.x - x, section.y - y) - section.span]);
   }
@@ -391,8 +400,8 @@ function* runsByDistance(
     if (farAway > enough()) return;
     const runs: [run: number, atLeast: number][] = [];
     for (let run = section.runFirst; run < section.runEnd; run++) {
-      const first = house.runSeats[house.runStart[run]!]!;
-      const atLeast = distance(house.x[first]! - x, house.y[first]! - y) - house.runSpan[run]!;
+      const first = venue.runSeats[venue.runStart[run]!]!;
+      const atLeast = distance(venue.x[first]! - x, venue.y[first]! - y) - venue.runSpan[run]!;
       if (atLeast <= enough()) runs.push([run, atLeast]);
     }
     runs.sort((a, b) => a[1] - b[1]);
@@ -409,10 +418,10 @@ function distance(dx: number, dy: number): number {
 }
 
 /** The seats that a claim has to take as well, because their section is only sold whole. */
-export function missingOfUnits(house: House, seats: readonly SeatNo[]): SeatNo[] {
+export function missingOfUnits(venue: VenueIndex, seats: readonly SeatNo[]): SeatNo[] {
   const asked = new Set(seats);
-  const sections = new Set(seats.map((seat) => house.section[seat] ?? -1));
+  const sections = new Set(seats.map((seat) => venue.section[seat] ?? -1));
   return [...sections].flatMap(
-    (index) => house.sections[index]?.seats.filter((seat) => !asked.has(seat)) ?? [],
+    (index) => venue.sections[index]?.seats.filter((seat) => !asked.has(seat)) ?? [],
   );
 }

@@ -31,7 +31,7 @@ export interface EntryWords {
   actions: Partial<Record<EntryAction, ActionWords>>;
 }
 
-/** Actions that require a note. The note is kept in the audit log. */
+/** Actions that require a note. The note is kept in the log of actions. */
 export const actionsWithNote: readonly EntryAction[] = ['accept', 'settle', 'cancel_tickets', 'dismiss'];
 
 const lookAgain: ActionWords = {

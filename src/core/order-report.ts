@@ -37,7 +37,7 @@ export function reportOrder(cells: readonly CalledCell[]): OrderReport {
   const pairs = { inOrder: 0, inverted: 0 };
   let people = 0;
   let worst = 0;
-  // The latest arrival among those called so far, and the latest of another shard than that one's.
+  // The latest arrival among those called so far, and the latest arrival in any other shard.
   let latest: { shard: number; second: number }[] = [];
   for (const together of called) {
     for (const cell of together) {

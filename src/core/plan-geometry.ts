@@ -52,7 +52,7 @@ export function orderAlongRow(seats: readonly Spot[]): number[] | null {
   const chord = Math.hypot(last.x - first.x, last.y - first.y);
   if (asGiven <= chord * 1.3) return null;
   const [ax, ay] = longAxis(seats);
-  // The axis has no direction of its own: the file's first half comes first.
+  // The axis may point either way. It is turned so that the first half of the file comes first.
   const along = seats.map((seat) => seat.x * ax + seat.y * ay);
   const half = seats.length >> 1;
   const sum = (from: number, to: number) => along.slice(from, to).reduce((a, b) => a + b, 0) / (to - from);

@@ -232,7 +232,7 @@ function kindsFault({ prices, settings: { kinds = [] } }: Priced): PriceFault | 
   if (kinds.length > priceLimits.kindsMax) {
     return { place: '/kinds', sentence: `At most ${priceLimits.kindsMax} kinds of buyers beside full.` };
   }
-  for (const [i, { id, name, prices: own }] of kinds.entries()) {
+  for (const [i, { id, name, prices: kindPrices }] of kinds.entries()) {
     const place = `/kinds/${i}`;
     if (!kindForm.test(id) || id === fullKind) {
       return { place: `${place}/id`, sentence: 'Small letters, digits and dashes; full is taken.' };
@@ -240,8 +240,9 @@ function kindsFault({ prices, settings: { kinds = [] } }: Priced): PriceFault | 
     if (kinds.findIndex((kind) => kind.id === id) < i)
       return { place: `${place}/id`, sentence: `${id} is there twice.` };
     if (name.trim() === '') return { place: `${place}/name`, sentence: 'Enter a name.' };
-    if (Object.keys(own).length === 0) return { place: `${place}/prices`, sentence: `${id} has no price.` };
-    const unknown = Object.keys(own).find((category) => !Object.hasOwn(prices, category));
+    if (Object.keys(kindPrices).length === 0)
+      return { place: `${place}/prices`, sentence: `${id} has no price.` };
+    const unknown = Object.keys(kindPrices).find((category) => !Object.hasOwn(prices, category));
     if (unknown !== undefined) {
       return {
         place: `${place}/prices`,

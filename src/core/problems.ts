@@ -18,7 +18,7 @@ export const problemCodes = {
   idempotency_key_required: {
     status: 400,
     title: 'Idempotency-Key missing',
-    advice: 'Send an Idempotency-Key header: a new one for each new wish, the same one for a repeat.',
+    advice: 'Send an Idempotency-Key header: a new one for each new request, the same one for a repeat.',
   },
   idempotency_mismatch: {
     status: 422,
@@ -167,7 +167,7 @@ export const problemCodes = {
   across_partitions: {
     status: 422,
     title: 'Sold in separate parts',
-    advice: 'These seats are sold in separate parts of the house; choose within one. Nothing was held.',
+    advice: 'These seats are sold in separate parts of the venue; choose within one. Nothing was held.',
   },
   sold_as_unit: {
     status: 409,
@@ -303,7 +303,7 @@ export const problemCodes = {
     status: 409,
     title: 'Seats would change their part',
     advice:
-      'The new plan puts seats into sections that are sold in another part of the house (partition). Nothing was changed.',
+      'The new plan puts seats into sections that are sold in another part of the venue (partition). Nothing was changed.',
   },
   unknown_allowance: {
     status: 404,
@@ -406,7 +406,7 @@ export const problemCodes = {
     status: 409,
     title: 'Not confirmed',
     advice:
-      'The confirmation is wrong, used, older than ten minutes, or was for another wish. Ask again without it; nothing was cancelled.',
+      'The confirmation is wrong, used, older than ten minutes, or was for another request. Ask again without it; nothing was cancelled.',
   },
   unknown_buyer: {
     status: 404,

@@ -18,9 +18,9 @@ export type RevokedWhy = 'refunded' | 'event_cancelled' | 'not_paid' | 'unknown'
 export type CheckInOutcome =
   /** Let in. `repeated`: the same scan of this gate asked before and has the same answer. */
   | { kind: 'valid'; repeated: boolean; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
-  /** Let in before, then and there. */
   /** This very scan was taken back since. */
   | { kind: 'undone'; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
+  /** Let in before, at that time and gate. */
   | { kind: 'used'; repeated: boolean; at: number; gate: string | null; seat: SeatNo; ticketKind: string }
   | { kind: 'revoked'; why: RevokedWhy; seat: SeatNo | null; ticketKind?: string };
 
@@ -88,7 +88,7 @@ export interface EntryUse {
   actor: string;
 }
 
-/** How a scan stands after it was taken in. `repeated`: it was known before. */
+/** The state of a scan after it was taken in. `repeated`: the scan was known before. */
 export interface ScanStanding {
   scan: string;
   ticket: string;

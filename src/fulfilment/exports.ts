@@ -187,7 +187,7 @@ function ticketCompletion(
   };
 }
 
-/** Only the names stay in memory: houses are large, and an export may come by all of them. */
+/** Only the names stay in memory: venues are large, and an export may come by all of them. */
 async function namesOf(events: ExportParts['events'], no: EventNo): Promise<Map<string, string>> {
   const hash = (await events.findByNo(no))?.layoutHash;
   const bytes = hash ? await events.layoutBytes(hash) : null;

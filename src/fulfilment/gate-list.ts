@@ -1,5 +1,5 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { EventNo } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { SeatNo } from '../core/seat-map.ts';
@@ -54,9 +54,9 @@ export function gateListOf(parts: {
   keys: readonly KeyObject[];
   revoked: readonly { ticket: string }[];
   /** Null for a draft. */
-  house: House | null;
+  venue: Venue | null;
 }): GateList {
-  const { event, asOf, keys, revoked, house } = parts;
+  const { event, asOf, keys, revoked, venue } = parts;
   return {
     format: gateListFormat,
     event: event.event,
@@ -65,7 +65,7 @@ export function gateListOf(parts: {
     asOf: new Date(asOf).toISOString(),
     ...publicKeysOf(keys),
     revoked: revoked.map(({ ticket }) => ticket),
-    places: house ? placesOf(house) : [],
+    places: venue ? placesOf(venue) : [],
   };
 }
 
@@ -76,10 +76,10 @@ export function publicKeysOf(keys: readonly KeyObject[]): Pick<GateList, 'public
   return { publicKey: views[0].publicKey, keys: views };
 }
 
-function placesOf(house: House): GatePlaces[] {
+function placesOf(venue: Venue): GatePlaces[] {
   const places: GatePlaces[] = [];
-  for (let seat = 0; seat < house.seats.length; seat += 1) {
-    const place = placeOf(house, seat);
+  for (let seat = 0; seat < venue.seats.length; seat += 1) {
+    const place = placeOf(venue, seat);
     if (!place) continue;
     const { section, row, number } = place;
     const last = places.at(-1);

@@ -43,7 +43,7 @@ export interface IssuedSeat {
 
 export interface IssuedOrderParts {
   db: Db;
-  events: Pick<Events, 'findByNo' | 'house'>;
+  events: Pick<Events, 'findByNo' | 'venue'>;
   ticketKey: TicketKey;
 }
 
@@ -51,8 +51,8 @@ export interface IssuedOrderParts {
 export async function readIssuedOrder(parts: IssuedOrderParts, order: Order): Promise<IssuedOrder> {
   const event = await parts.events.findByNo(order.eventNo);
   assert(event, `the event of order ${order.order} exists`);
-  const house = await parts.events.house(event);
-  const names = sectionNames(house.layout);
+  const venue = await parts.events.venue(event);
+  const names = sectionNames(venue.layout);
   const isValid = order.state === 'paid' && event.phase !== 'cancelled';
   const codes = isValid ? await validCodes(parts, order.eventNo, order.order) : new Map();
   return {
@@ -61,13 +61,13 @@ export async function readIssuedOrder(parts: IssuedOrderParts, order: Order): Pr
     reason: order.reason,
     buyer: order.buyer,
     eventName: event.name,
-    venue: house.layout.name,
+    venue: venue.layout.name,
     performanceAt: event.performanceAt,
     currency: order.currency,
     amount: order.amount,
     orderFee: order.orderFee,
     seats: order.lines.map(({ seat, category, kind, kindName, price, fee }) => {
-      const facts = house.seats[seat];
+      const facts = venue.seats[seat];
       assert(facts, `seat ${seat} belongs to the event`);
       const section = names.get(facts.sectionId) ?? facts.sectionId;
       const label = { section, row: facts.row, number: facts.label };
@@ -100,7 +100,7 @@ async function validCodes(
   );
 }
 
-/** Seats of these tickets of the event, whatever became of them. */
+/** The seats of these tickets of the event, whatever the state of each ticket. */
 export async function seatsOfTickets(db: Db, event: EventNo, tickets: readonly string[]): Promise<SeatNo[]> {
   const rows = await db.query<{ seat: SeatNo }>(
     'tickets_seats',

@@ -223,7 +223,7 @@ async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Li
     detached: true,
   });
   const now = clock.monotonic();
-  const made: Life = {
+  const newLife: Life = {
     child,
     startedAt: now,
     heardAt: now,
@@ -234,7 +234,7 @@ async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Li
     end: null,
     exited: new Promise((resolve) => {
       const over = (end: string): void => {
-        made.end ??= end;
+        newLife.end ??= end;
         resolve();
       };
       child.once('exit', (code, by) => over(by ? `killed by ${by}` : `ended with code ${code}`));
@@ -246,19 +246,19 @@ async function launch(options: JobChildOptions, signal: AbortSignal): Promise<Li
     heard = resolve;
   });
   child.on('message', (report: JobWorkerReport) => {
-    const before = made.report;
-    made.report = report;
-    made.heardAt = clock.monotonic();
-    if (before?.begun !== report.begun || before.ended !== report.ended) made.movedAt = made.heardAt;
+    const before = newLife.report;
+    newLife.report = report;
+    newLife.heardAt = clock.monotonic();
+    if (before?.begun !== report.begun || before.ended !== report.ended) newLife.movedAt = newLife.heardAt;
     heard();
   });
   tell(child, options.setup);
   const giveUp = (): void => void child.kill('SIGKILL');
   const cancel = clock.after(startWithinMs, giveUp);
   signal.addEventListener('abort', giveUp, { once: true });
-  await Promise.race([ready, made.exited]);
+  await Promise.race([ready, newLife.exited]);
   signal.removeEventListener('abort', giveUp);
   cancel();
-  if (made.end !== null) throw new Error(`the job worker did not start: ${made.end}`);
-  return made;
+  if (newLife.end !== null) throw new Error(`the job worker did not start: ${newLife.end}`);
+  return newLife;
 }

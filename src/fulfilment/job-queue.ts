@@ -48,7 +48,7 @@ export interface JobQueue {
   stop(): Promise<void>;
 }
 
-/** Between looks into the outbox: what a mail waits at most before the queue knows of it. */
+/** Time between two looks into the outbox. A mail waits at most this long before the queue gets it. */
 const forwardEveryMs = 250;
 const forwardBatch = 500;
 /** Lease of a worker by Postgres's clock. Jobs of a killed worker are free again after that and at most one renewal. */

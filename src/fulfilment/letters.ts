@@ -36,7 +36,7 @@ export interface LetterParts {
 }
 
 /** A letter as it is said: its layout, as text and as HTML, is the same for all. */
-interface Said {
+interface Content {
   subject: string;
   title: string;
   /** Foreign text in them is `isolated`. */
@@ -53,13 +53,13 @@ interface Said {
 
 /** Returns null if there is nothing to report (any more). Pure: the same parts make the same letter. */
 export function composeLetter(happening: Happening, parts: LetterParts): Letter | null {
-  const said = sayings[happening](parts);
-  if (!said) return null;
+  const letter = letters[happening](parts);
+  if (!letter) return null;
   return {
-    subject: plain(said.subject),
-    text: asText(said, parts),
-    html: asHtml(said, parts),
-    withTickets: said.withTickets,
+    subject: plain(letter.subject),
+    text: asText(letter, parts),
+    html: asHtml(letter, parts),
+    withTickets: letter.withTickets,
   };
 }
 
@@ -67,7 +67,7 @@ const openOrder = 'See your order';
 const overWords = 'These tickets are not valid any more:';
 const keepNote = 'Whoever has this link can see the order and its tickets: do not pass it on.';
 
-const sayings: Record<Happening, (parts: LetterParts) => Said | null> = {
+const letters: Record<Happening, (parts: LetterParts) => Content | null> = {
   'order.confirmed': ({ issued }) => {
     const seats = issued.seats.filter(({ ticket }) => ticket !== null);
     if (seats.length === 0) return null;
@@ -260,25 +260,25 @@ function seatPrice(seat: IssuedSeat, { issued }: LetterParts): string {
   return priceWords(seat, issued.currency);
 }
 
-function asText(said: Said, parts: LetterParts): string {
+function asText(letter: Content, parts: LetterParts): string {
   const { issued, orderUrl } = parts;
-  const seats = said.seats.map(
+  const seats = letter.seats.map(
     (seat) =>
-      `- ${placeOf(seat)} (${kindWords(seat)})${said.withPrices ? `: ${seatPrice(seat, parts)}` : ''}`,
+      `- ${placeOf(seat)} (${kindWords(seat)})${letter.withPrices ? `: ${seatPrice(seat, parts)}` : ''}`,
   );
-  const sums = said.total
+  const sums = letter.total
     ? [
         issued.orderFee > 0 ? `Order fee: ${moneyWords(issued.orderFee, issued.currency)}` : '',
-        `${said.total.words}: ${moneyWords(said.total.amount, issued.currency)}`,
+        `${letter.total.words}: ${moneyWords(letter.total.amount, issued.currency)}`,
       ]
     : [];
   const blocks = [
-    said.title,
+    letter.title,
     eventLines(parts).join('\n'),
-    ...said.paragraphs,
+    ...letter.paragraphs,
     [...seats, ...sums].filter(Boolean).join('\n'),
-    `${said.link}:\n${orderUrl}`,
-    said.note,
+    `${letter.link}:\n${orderUrl}`,
+    letter.note,
     `Order ${issued.order}`,
   ];
   return `${blocks.filter(Boolean).join('\n\n')}\n`;
@@ -299,33 +299,33 @@ const styles = {
 };
 
 /** One column, inline styles, no picture from elsewhere: that is what mail programs show alike. */
-function asHtml(said: Said, parts: LetterParts): string {
+function asHtml(letter: Content, parts: LetterParts): string {
   const { issued, orderUrl } = parts;
-  const rows = said.seats.map((seat) =>
+  const rows = letter.seats.map((seat) =>
     tableRow(
       `${escapeHtml(placeOf(seat))}<br><span style="color:#4a5160">${escapeHtml(kindWords(seat))}</span>`,
-      said.withPrices ? escapeHtml(seatPrice(seat, parts)) : '',
+      letter.withPrices ? escapeHtml(seatPrice(seat, parts)) : '',
     ),
   );
-  if (said.total && issued.orderFee > 0) {
+  if (letter.total && issued.orderFee > 0) {
     rows.push(tableRow('Order fee', escapeHtml(moneyWords(issued.orderFee, issued.currency))));
   }
-  if (said.total) {
-    const { words, amount } = said.total;
+  if (letter.total) {
+    const { words, amount } = letter.total;
     const sum = escapeHtml(moneyWords(amount, issued.currency));
     rows.push(tableRow(`<strong>${escapeHtml(words)}</strong>`, `<strong>${sum}</strong>`));
   }
   return [
     '<!doctype html><html lang="en"><head><meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light">',
-    `<title>${escapeHtml(plain(said.subject))}</title></head>`,
+    `<title>${escapeHtml(plain(letter.subject))}</title></head>`,
     `<body style="${styles.body}"><div style="${styles.card}">`,
-    `<h1 style="${styles.title}">${escapeHtml(said.title)}</h1>`,
+    `<h1 style="${styles.title}">${escapeHtml(letter.title)}</h1>`,
     `<p style="${styles.event}">${eventLines(parts).map(foreign).join('<br>')}</p>`,
-    ...said.paragraphs.filter(Boolean).map((words) => `<p>${escapeHtml(words)}</p>`),
+    ...letter.paragraphs.filter(Boolean).map((words) => `<p>${escapeHtml(words)}</p>`),
     rows.length > 0 ? `<table role="presentation" style="${styles.table}">${rows.join('')}</table>` : '',
-    `<p><a href="${escapeHtml(orderUrl)}" style="${styles.button}">${escapeHtml(said.link)}</a></p>`,
-    said.note ? `<p style="${styles.small}">${escapeHtml(said.note)}</p>` : '',
+    `<p><a href="${escapeHtml(orderUrl)}" style="${styles.button}">${escapeHtml(letter.link)}</a></p>`,
+    letter.note ? `<p style="${styles.small}">${escapeHtml(letter.note)}</p>` : '',
     `<p style="${styles.small}">Order ${escapeHtml(issued.order)}</p>`,
     '</div></body></html>',
   ].join('\n');

@@ -55,7 +55,7 @@ export function createSmtpTransport({ url }: { url: string }): MailTransport {
       try {
         await sender.sendMail({
           messageId: `<${mail.messageId}>`,
-          // It writes into what it is given.
+          // Copied, because the mail library changes the objects that it is given.
           from: { ...mail.from },
           to: { ...mail.to },
           subject: mail.subject,
@@ -90,13 +90,13 @@ const aboutTheMail = /^(RCPT TO|DATA|BDAT)/;
 
 function outcomeOf(error: SmtpError, recipient: string): SendOutcome {
   const { code, command = '', response, responseCode = 0 } = error;
-  const said = `${code ?? 'error'}: ${response ?? error.message}`
+  const reply = `${code ?? 'error'}: ${response ?? error.message}`
     .replaceAll(recipient, '(the address)')
     .slice(0, 500);
   const isFinal = responseCode >= 500 && responseCode !== 503;
   // An address that cannot be written in an envelope never reaches the server.
   const isUnsendable = command === 'API' && /^(Invalid recipient|No recipients)/.test(error.message);
   return isUnsendable || (isFinal && aboutTheMail.test(command))
-    ? { kind: 'refused', error: said }
-    : { kind: 'not_now', error: said };
+    ? { kind: 'refused', error: reply }
+    : { kind: 'not_now', error: reply };
 }

@@ -93,12 +93,12 @@ export async function mailSheet(db: Db, mail: string): Promise<MailSheet | null>
 }
 
 export type ResendOutcome =
-  /** It had failed: owed again, itself, under its own Message-ID. */
+  /** It had failed. The same mail is owed again, under the same Message-ID. */
   | { kind: 'again'; mail: string }
   /** It had been sent, and a copy was asked for: a mail of its own, which no receiver drops as a repeat. */
   | { kind: 'copied'; mail: string }
   | { kind: 'sent' | 'not_needed' | 'unknown' }
-  /** It is owed and has not failed; `mail`: a copy of it is. */
+  /** The mail is owed and has not failed, or, if `mail` is present, the copy that it names is owed. */
   | { kind: 'under_way'; mail?: string };
 
 /** Sends a mail again because a person asks for it; audited. */

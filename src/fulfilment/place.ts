@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { SeatNo } from '../core/seat-map.ts';
 import { sectionNames } from '../core/section-names.ts';
 
@@ -11,10 +11,10 @@ export interface Place {
 }
 
 /** Returns null if the plan no longer has the seat. */
-export function placeOf(house: Pick<House, 'layout' | 'seats'>, seat: SeatNo): Place | null {
-  const facts = house.seats[seat];
+export function placeOf(venue: Pick<Venue, 'layout' | 'seats'>, seat: SeatNo): Place | null {
+  const facts = venue.seats[seat];
   if (!facts) return null;
-  const section = sectionNames(house.layout).get(facts.sectionId) ?? facts.sectionId;
+  const section = sectionNames(venue.layout).get(facts.sectionId) ?? facts.sectionId;
   return { seat, section, row: facts.row, number: facts.label };
 }
 

@@ -27,7 +27,7 @@ export interface TicketCode {
 
 export type TicketCodeRead =
   | { kind: 'valid'; code: TicketCode }
-  /** No code of ours by its form. */
+  /** The text does not have the form of our codes. */
   | { kind: 'unreadable' }
   /** Signed with a key that is not in the list: another installation's. */
   | { kind: 'other_key'; keyId: string }
@@ -138,7 +138,10 @@ export function storedTicketKey(dataDir: string): TicketKey {
   return { privateKey, publicKey };
 }
 
-/** The public half of the data folder's key; null when there is none yet. The private file says, as long as it may be read. */
+/**
+ * The public half of the data folder's key, or null if there is none yet. Read from the private file if this
+ * process may read that.
+ */
 export function storedTicketPublicKey(dataDir: string): KeyObject | null {
   const files = ticketKeyFiles(dataDir);
   const file = [files.privateKey, files.publicKey].find(isReadable);

@@ -54,7 +54,7 @@ export function createTicketDocuments(options: { timeZone: string }): TicketDocu
 
 const ownLetters = String.fromCharCode(...Array.from({ length: 95 }, (_, i) => 32 + i), 0x2026);
 
-/** Whatever is painted, so that its letters are there. */
+/** All texts that will be painted, so that the fonts for their letters are there. */
 function textsOf(issued: IssuedOrder, tickets: Ticket[]): string[] {
   const places = tickets.flatMap(({ section, row, number, category, kind, price, fee }) => [
     section,

@@ -11,7 +11,7 @@ export interface VisualPiece<Font> {
 
 export type Direction = 'ltr' | 'rtl';
 
-/** Its types take the package for an ES module; what comes is the function itself. */
+/** The package's types describe an ES module, but what is imported is the function itself. */
 const bidi = (bidiFactory as unknown as () => Bidi)();
 /** Scripts that the shaper itself lays out from right to left, once it meets a letter of them. */
 const rightToLeft =
@@ -21,10 +21,10 @@ const rightToLeft =
 const mayTurn =
   /[\u0590-\u08ff\u200f\u202b\u202e\u2067\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
-/** They say how the letters stand, and are none. */
+/** Characters that only control the direction of letters and are not letters themselves. */
 const mark = /\p{Bidi_Control}/u;
 
-/** As its first letter has it. */
+/** The direction that the first letter of the text has. */
 export function directionOf(text: string): Direction {
   if (!mayTurn.test(text)) return 'ltr';
   return (bidi.getEmbeddingLevels(text).paragraphs[0]?.level ?? 0) % 2 === 1 ? 'rtl' : 'ltr';

@@ -50,7 +50,7 @@ export function urlFault(text: string, rule: AddressRule): string | null {
   if (net.isIP(host) !== 0 && !isPublicAddress(host)) {
     return `This address is not on the public internet. ${ownNetwork}`;
   }
-  // A name of one label (`postgres`) is known to a network of one's own alone.
+  // A name with a single label (`postgres`) is known only in a private network.
   const isOwnName = net.isIP(host) === 0 && !/[^.]\.[^.]/.test(host);
   if (isOwnName || /\.(localhost|local|internal)\.?$/.test(host)) {
     return `This name is not on the public internet. ${ownNetwork}`;

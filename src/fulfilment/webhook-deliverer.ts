@@ -55,7 +55,10 @@ export const perEndpoint = 4;
 /** After so many failures in a row, an endpoint pauses and is then tried with one delivery at a time until it accepts one. */
 const failuresMax = 3;
 const lookEveryMs = 500;
-/** At least, also when places become free all the time: 200 deliveries a second an endpoint, 50 questions to Postgres. */
+/**
+ * At least this long between two looks, even if places become free all the time. This allows 200 deliveries a
+ * second for each endpoint, with 50 queries a second to Postgres.
+ */
 const lookGapMs = 20;
 const tidyEveryMs = 10 * 60_000;
 export const deliveriesKeptDays = 30;

@@ -23,11 +23,11 @@ export type WebhookHappening = (typeof happenings)[number];
 export const webhookBounds = {
   /** Each is asked about by itself, a few times a second. */
   endpointsMax: 50,
-  /** That count at once, while some are being replaced. */
+  /** Secrets that are valid at the same time, while some are being replaced. */
   secretsMax: 4,
   urlLengthMax: 1_000,
   noteLengthMax: 200,
-  /** How long a replaced secret counts on, unless told otherwise; and at most. */
+  /** How long a replaced secret stays valid: by default, and at most. */
   keepMs: 24 * 3_600_000,
   keepMsMax: 30 * 24 * 3_600_000,
 } as const;
@@ -110,7 +110,7 @@ export interface NewEndpoint {
   actor: string;
 }
 
-/** As it is called: one text an address, so that lists and the audit log name the host that deliveries go to. */
+/** As it is called: one text an address, so that lists and the log of actions name the host that deliveries go to. */
 const asCalled = (url: string): string => new URL(url).href;
 
 /** `url` has to be one. */

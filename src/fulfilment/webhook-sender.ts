@@ -139,7 +139,8 @@ function post(url: URL, delivery: TakenDelivery, parts: PostParts): Promise<numb
       url,
       {
         method: 'POST',
-        // A connection of its own: one that is kept could belong to a name that has moved since.
+        // A new connection each time: a connection that was kept could lead to an address that the name no
+        // longer has.
         agent: false,
         lookup,
         signal,

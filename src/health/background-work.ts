@@ -275,14 +275,14 @@ async function processTroubles(db: Db): Promise<DegradedPart[]> {
 
 /** Summary for a public probe: what is degraded, without names of machines. */
 export function degradedSummary(parts: readonly DegradedPart[]): string {
-  const said = parts.map(({ code, part, count }) => {
+  const sentences = parts.map(({ code, part, count }) => {
     if (code === 'overdue') return `${count} ${part} overdue`;
     if (code === 'clock') return "a clock is far from Postgres's";
     if (code === 'process_silent') return 'a process does not report';
     if (code === 'role_missing') return `no process runs as ${part}`;
     return `failing: ${part}`;
   });
-  return [...new Set(said)].join('; ');
+  return [...new Set(sentences)].join('; ');
 }
 
 /** Returns everything that is degraded, over all processes of the installation. */

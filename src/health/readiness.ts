@@ -37,8 +37,9 @@ export function readiness(parts: {
   let last: { at: number; read: Promise<Readiness> } | null = null;
 
   /**
-   * A Redis that is away costs speed, and its partitions go to Postgres. But one that still arbitrates after some seconds is
-   * there for others: then it is this process that cannot sell, and buyers have to be sent elsewhere.
+   * An unreachable Redis costs speed, and its partitions go to Postgres. But if it still arbitrates after
+   * some seconds, other processes can reach it. Then only this process cannot sell, and buyers have to be
+   * sent to another one.
    */
   async function redisPart(): Promise<Part & { isOursAlone?: boolean }> {
     const away: string[] = [];

@@ -1,21 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Opened, problemOfCode } from '../booking/rights.ts';
 import type { EventId, EventNo } from '../core/hold.ts';
-import { areNone, canonicalCode, hasLocks, noRights, type Rights, rightsMissing } from '../core/prices.ts';
-import { type Problem, problem } from '../core/problems.ts';
+import { canonicalCode, hasLocks, noRights } from '../core/prices.ts';
 import type { CodeLook } from '../orders/access-codes.ts';
-import type { CodeRefusal, EventRecord } from '../orders/record.ts';
+import type { EventRecord } from '../orders/record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
 import { createAttemptSlots, tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { visitorCookie } from './visitor.ts';
-
-/** The rights of this request's access code. `refused` is the reason why its code opens nothing. */
-export interface Opened {
-  rights: Rights;
-  code: CodeLook | null;
-  refused: CodeRefusal | null;
-}
 
 /**
  * Decides who may buy what only access codes open. A browser presents its code once and then carries it in a cookie that we
@@ -27,8 +20,6 @@ export interface AccessCodes {
   drop(reply: FastifyReply, event: EventId): void;
   /** The rights of the request. Reads no store for events where codes open nothing. */
   of(request: FastifyRequest, event: EventRecord): Promise<Opened>;
-  /** Refuses what is needed and not opened. */
-  demand(opened: Opened, event: EventRecord, needed: Rights): void;
 }
 
 export interface AccessCodesOptions {
@@ -118,46 +109,5 @@ export function createAccessCodes(options: AccessCodesOptions): AccessCodes {
       const refused = code ? code.refusal : 'unknown';
       return { rights: code && !refused ? code : noRights, code, refused };
     },
-    demand({ rights, code, refused }, event, needed) {
-      const missing = rightsMissing(needed, rights);
-      if (areNone(missing)) return;
-      if (refused) throw problemOfCode(refused);
-      const needs = { needs: missing, opensAt: event.onSaleAt === null ? null : iso(event.onSaleAt) };
-      throw problem(code ? 'code_not_for_this' : 'code_required', {
-        field: '/code',
-        detail: `${sentenceOf(event, missing)} ${code ? 'Your code opens other things.' : 'Enter it first.'}`,
-        extra: needs,
-      });
-    },
   };
-}
-
-function sentenceOf(event: EventRecord, { categories, kinds, presale }: Rights): string {
-  if (presale)
-    return 'Until the sale opens to everybody, it is for those with an access code for the presale.';
-  const names = kinds.map((id) => event.settings.kinds?.find((kind) => kind.id === id)?.name ?? id);
-  return `${[...categories, ...names].join(', ')}: only with an access code.`;
-}
-
-/** The problem that the buyer sees if a code cannot be used. */
-export function problemOfCode(why: CodeRefusal, seatsMax?: number | null): Problem {
-  const field = '/code';
-  switch (why) {
-    case 'unknown':
-      return problem('code_unknown', { field });
-    case 'ended':
-      return problem('code_ended', { field });
-    case 'used_up':
-      return problem('code_used_up', { field });
-    case 'seats':
-      return problem('code_seats', {
-        field,
-        detail: `With this access code an order may have at most ${seatsMax ?? 0} seats. Nothing was reserved.`,
-        extra: { max: seatsMax ?? null },
-      });
-  }
-}
-
-function iso(at: number): string {
-  return new Date(at).toISOString();
 }

@@ -1,79 +1,31 @@
-import type { House } from '../catalogue/events.ts';
+import { linesOf, seatInfos } from '../booking/seat-lines.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { Hold } from '../core/hold.ts';
 import { orderAmount } from '../core/money.ts';
 import { operationsUnderWay } from '../core/order.ts';
-import { assert } from '../core/outcome.ts';
-import { fullKind, kindName, priceOf } from '../core/prices.ts';
-import type { SeatNo } from '../core/seat-map.ts';
-import { sectionNames } from '../core/section-names.ts';
-import type { EventRecord, MoneyOperation, Order, OrderLine } from '../orders/record.ts';
-import type { HoldAnswer, OrderAnswer, SeatInfo } from './api-types.ts';
+import type { EventRecord, MoneyOperation, Order } from '../orders/record.ts';
+import type { HoldAnswer, OrderAnswer } from './api-types.ts';
 
 /** How holds and orders look to their buyer. */
-
-/** `kinds`: of each seat, in their order; all full when absent. */
-export function linesOf(
-  event: EventRecord,
-  house: House,
-  seats: readonly SeatNo[],
-  kinds: readonly string[] = [],
-): OrderLine[] {
-  return seats.map((seat, i) => {
-    const category = house.seats[seat]?.category;
-    const kind = kinds[i] ?? fullKind;
-    const price = category === undefined ? null : priceOf(event, category, kind);
-    assert(category !== undefined && price !== null, `seat ${seat} has a price`);
-    const name = kindName(event, kind);
-    return {
-      seat,
-      category,
-      kind,
-      ...(name === null ? {} : { kindName: name }),
-      price,
-      fee: event.settings.seatFee,
-    };
-  });
-}
-
-export function seatInfos(house: House, lines: readonly OrderLine[]): SeatInfo[] {
-  const names = sectionNames(house.layout);
-  return lines.map(({ seat, category, kind, kindName: name, price, fee }) => {
-    const facts = house.seats[seat];
-    assert(facts, `seat ${seat} belongs to the event`);
-    return {
-      seat,
-      guid: facts.seatGuid,
-      section: facts.sectionId,
-      sectionName: names.get(facts.sectionId) ?? facts.sectionId,
-      row: facts.row,
-      number: facts.label,
-      category,
-      kind,
-      ...(name === undefined ? {} : { kindName: name }),
-      price,
-      fee,
-    };
-  });
-}
 
 export interface HoldAnswerParts {
   hold: Hold;
   event: EventRecord;
-  house: House;
+  venue: Venue;
   receipt: string;
   serverTime: number;
-  /** The ticket types of the wish that led to the hold. The hold itself does not store them. */
+  /** The ticket types of the selection that led to the hold. The hold itself does not store them. */
   kinds?: readonly string[];
   best?: { asAsked: boolean; note?: string };
 }
 
 export function holdAnswer(parts: HoldAnswerParts): HoldAnswer {
-  const { hold, event, house, receipt, serverTime, kinds, best } = parts;
-  const lines = linesOf(event, house, hold.seats, kinds);
+  const { hold, event, venue, receipt, serverTime, kinds, best } = parts;
+  const lines = linesOf(event, venue, hold.seats, kinds);
   return {
     hold: hold.hold,
     event: event.event,
-    seats: seatInfos(house, lines),
+    seats: seatInfos(venue, lines),
     total: orderAmount(lines, event.settings.orderFee),
     orderFee: event.settings.orderFee,
     currency: event.currency,
@@ -95,7 +47,7 @@ export interface PaymentNow {
 export function orderAnswer(
   order: Order,
   event: EventRecord,
-  house: House,
+  venue: Venue,
   now: { serverTime: number; timeZone: string },
   payment: PaymentNow = {},
 ): OrderAnswer {
@@ -105,11 +57,11 @@ export function orderAnswer(
     eventName: event.name,
     performanceAt: event.performanceAt === null ? null : iso(event.performanceAt),
     timeZone: now.timeZone,
-    venue: house.layout.name,
+    venue: venue.layout.name,
     state: order.state,
     reason: order.reason,
     ...(event.phase === 'cancelled' ? { eventCancelled: true } : {}),
-    seats: seatInfos(house, order.lines),
+    seats: seatInfos(venue, order.lines),
     amount: order.amount,
     orderFee: order.orderFee,
     currency: order.currency,

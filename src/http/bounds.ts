@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { Holder, Visitor } from '../core/hold.ts';
+import type { Visitor } from '../core/hold.ts';
 import { addressSeatsNow } from '../core/limits.ts';
 import { type ProblemCode, problem } from '../core/problems.ts';
 import type { AddressQuota } from '../inventory/arbiter.ts';
@@ -13,10 +13,8 @@ export type Bounds = ReturnType<typeof createBounds>;
  * Limits the requests of one browser or one address range, if the event sets such bounds (docs/operating/limits.md). Rates are
  * counted in this process's memory; the arbiter decides about the quota of an address range.
  */
-export function createBounds(
-  deps: Pick<HttpDeps, 'clock' | 'clients' | 'credentials' | 'cooldowns' | 'isExcepted'>,
-) {
-  const { clock, clients, credentials, cooldowns, isExcepted } = deps;
+export function createBounds(deps: Pick<HttpDeps, 'clock' | 'clients' | 'credentials' | 'cooldowns'>) {
+  const { clock, clients, credentials, cooldowns } = deps;
   const pace = createPace({ clock });
 
   /** Waits are whole seconds: the header has no fractions, and the body says the same. */
@@ -48,8 +46,5 @@ export function createBounds(
       const id = credentials.addressIdOf(eventNo, range);
       return { id, seatsMax: addressSeatsNow(settings, cooldowns?.unpaidFrom(eventNo, id) ?? 0) };
     },
-    /** Whether the organiser has lifted the limits for this buyer; asks the record. */
-    isExcepted: async (event: EventRecord, holder: Holder, visitor: Visitor): Promise<boolean> =>
-      (await isExcepted?.(event.eventNo, holder, visitor)) ?? false,
   };
 }

@@ -1,7 +1,7 @@
 import { eventOf } from './buyer-queue.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { CodeBody, CodeSchema, EventParams, problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 const tags = ['queue'];
 
@@ -14,7 +14,8 @@ export function registerCodes(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
-        summary: 'Show an access code',
+        operationId: 'showAccessCode',
+        summary: 'Enter an access code',
         description:
           'Answers what it opens, and sets a cookie that carries it: joining, holding and ordering take it from there. A use is counted when an order is made. Capitals, spaces and dashes do not matter.',
         params: EventParams,
@@ -40,6 +41,7 @@ export function registerCodes(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'forgetAccessCode',
         summary: 'Forget the access code',
         params: EventParams,
         response: { 204: { type: 'null', description: 'Forgotten' }, ...problemResponses },

@@ -1,7 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { toString as qrText } from 'qrcode';
-import type { House } from '../catalogue/events.ts';
+import type { Booking } from '../booking/booking.ts';
+import { demandRights } from '../booking/rights.ts';
+import { linesOf, seatInfos } from '../booking/seat-lines.ts';
+import { checkKind } from '../booking/selection.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { PayOutcome } from '../checkout/outcomes.ts';
 import type { Hold } from '../core/hold.ts';
 import { maximumOf, orderAmount } from '../core/money.ts';
@@ -12,16 +16,15 @@ import type { SeatNo } from '../core/seat-map.ts';
 import type { EventRecord, Order, OrderLine } from '../orders/record.ts';
 import type { RefundState } from '../orders/refunds.ts';
 import type { Reversal } from '../orders/reversals.ts';
-import { iso, linesOf, orderAnswer, type PaymentNow, paymentNow, seatInfos } from './answers.ts';
+import { iso, orderAnswer, type PaymentNow, paymentNow } from './answers.ts';
 import type { OrderAnswer } from './api-types.ts';
-import { createBestSeats } from './best-seats.ts';
 import { createBounds } from './bounds.ts';
 import { buyerOf } from './buyer-details.ts';
-import { findMine } from './buyer-holds.ts';
 import type { HttpDeps } from './deps.ts';
 import { createMyOrder } from './my-order.ts';
 import { problemOfClose, problemOfPay, problemOfReserve } from './outcomes.ts';
 import { idempotencyKey } from './request-checks.ts';
+import type { App } from './routes.ts';
 import {
   HoldParams,
   IdempotencyHeaders,
@@ -33,8 +36,6 @@ import {
   problemResponses,
   TicketsSchema,
 } from './schemas.ts';
-import { checkKind } from './seat-wish.ts';
-import type { App } from './server.ts';
 import { createVisitors } from './visitor.ts';
 
 const tags = ['orders'];
@@ -42,10 +43,9 @@ const ticketsOverText =
   'The event was cancelled, and its tickets are not valid any more. What you paid goes back to the card you paid with.';
 const orderOrPending = { 200: OrderSchema, 202: PendingSchema, ...problemResponses };
 
-export function registerOrders(app: App, deps: HttpDeps): void {
+export function registerOrders(app: App, deps: HttpDeps, booking: Booking): void {
   const { credentials, checkout, events, clock, timeZone, accessCodes } = deps;
   const visitors = createVisitors(deps);
-  const best = createBestSeats(deps);
   const bounds = createBounds(deps);
 
   const myOrder = createMyOrder(deps);
@@ -57,12 +57,12 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     const payment = open ? paymentNow(await deps.operations(order.order)) : seen;
     const event = await events.findByNo(order.eventNo);
     assert(event, `the event of order ${order.order} exists`);
-    const house = await events.house(event);
-    const said = orderAnswer(order, event, house, { serverTime: clock.now(), timeZone }, payment);
+    const venue = await events.venue(event);
+    const said = orderAnswer(order, event, venue, { serverTime: clock.now(), timeZone }, payment);
     if (order.reason !== 'late_payment') return said;
     const seats = order.lines.map(({ seat }) => seat);
-    const near = best.nearest(event, house, { kind: 'seats', seats }, [], null);
-    return { ...said, near: seatInfos(house, linesOf(event, house, near)) };
+    const near = booking.nearest(event, venue, { kind: 'seats', seats }, [], null);
+    return { ...said, near: seatInfos(venue, linesOf(event, venue, near)) };
   }
 
   async function notePaid({ eventNo, hold }: Order): Promise<void> {
@@ -90,9 +90,10 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'createOrder',
         summary: 'Start paying for a hold',
         description:
-          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says which kind of buyer each is for; those that it leaves out are full. With `total` nothing is ordered at another sum.',
+          'From here the seats are the order’s until its payment deadline. Any repeat answers the same order. `seats` says of which ticket type each is; those that it leaves out are full. With `total` nothing is ordered at another sum.',
         params: HoldParams,
         body: OrderBody,
         response: { 200: OrderSchema, 201: OrderSchema, ...problemResponses },
@@ -102,7 +103,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
       reply.header('cache-control', 'no-store');
       const { buyer, account } = buyerOf(request.body.buyer);
       const visitor = visitors.of(request);
-      const { hold, event, id } = await findMine(deps, visitor, request.params.hold);
+      const { hold, event, id } = await booking.findHold(visitor, request.params.hold);
       const withSecret = async (order: Order): Promise<OrderAnswer> => ({
         ...(await answer(order)),
         secret: credentials.orderSecretOf(order.order),
@@ -113,7 +114,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         if (!order || order.visitor !== visitor) throw problem('hold_gone');
         return reply.code(200).send(await withSecret(order));
       }
-      const lines = chosenLines(request.body, event, await events.house(event), hold);
+      const lines = chosenLines(request.body, event, await events.venue(event), hold);
       const needed = rightsNeeded(event, event.presale === true, lines);
       let accessCode: string | null = null;
       if (!areNone(needed)) {
@@ -121,7 +122,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
         const before = await checkout.find(credentials.orderIdOf(id));
         if (before && before.lines.length > 0) return reply.code(200).send(await withSecret(before));
         const opened = await accessCodes.of(request, event);
-        accessCodes.demand(opened, event, needed);
+        demandRights(opened, event, needed);
         accessCode = opened.code?.id ?? null;
       }
       const { orderFee } = event.settings;
@@ -146,6 +147,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'payOrder',
         summary: 'Pay',
         description:
           'With a payment method or a confirmation token of the provider: card data never comes here. 402 `declined`: try another card with a new key. 503 `payment_unavailable`: no card was tried; send the same again, or a new try, after `retryAfterMs`.',
@@ -179,9 +181,10 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'refreshPayment',
         summary: 'Look the payment up and carry on',
         description:
-          'After the bank’s page or a lost answer; repeatable. The provider is asked once a back-off, whoever asks; in between the answer is what is known. Ask again after `retryAfterMs`.',
+          'After the bank’s page or a lost answer; repeatable. The provider is asked at most once in each back-off interval; in between the answer is what is known. Ask again after `retryAfterMs`.',
         params: OrderParams,
         response: orderOrPending,
       },
@@ -199,7 +202,8 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
-        summary: 'An order of mine',
+        operationId: 'getOrder',
+        summary: 'An order of this visitor',
         description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
         params: OrderParams,
         response: { 200: OrderSchema, ...problemResponses },
@@ -223,6 +227,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'closeOrder',
         summary: 'Close an unpaid order and free its seats',
         description:
           '202: it is cancelled and its seats are free, and the reservation on the card is still being lifted (`state` is `voiding`). Nothing will be charged; the order itself says when it is done. Repeatable.',
@@ -243,6 +248,7 @@ export function registerOrders(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags,
+        operationId: 'getTickets',
         summary: 'The tickets, once they are paid for',
         params: OrderParams,
         response: { 200: TicketsSchema, ...problemResponses },
@@ -301,12 +307,12 @@ async function returnedIn(deps: HttpDeps, { order, state }: Order): Promise<Pick
 async function ticketAnswers(deps: HttpDeps, order: Order) {
   const event = await deps.events.findByNo(order.eventNo);
   assert(event, `the event of order ${order.order} exists`);
-  const house = await deps.events.house(event);
+  const venue = await deps.events.venue(event);
   const issued = await deps.tickets(order);
   return Promise.all(
     issued.map(async ({ ticket, seat, code }) => {
       const [info] = seatInfos(
-        house,
+        venue,
         order.lines.filter((line) => line.seat === seat),
       );
       assert(info, `seat ${seat} is in its order`);
@@ -320,12 +326,12 @@ async function ticketAnswers(deps: HttpDeps, order: Order) {
 function chosenLines(
   { seats: chosen = [] }: { seats?: { seat: number | string; kind: string }[] },
   event: EventRecord,
-  house: House,
+  venue: Venue,
   hold: Hold,
 ): OrderLine[] {
   const kinds = new Map<SeatNo, string>();
   for (const [i, { seat, kind }] of chosen.entries()) {
-    const no = typeof seat === 'number' ? seat : house.byGuid.get(seat);
+    const no = typeof seat === 'number' ? seat : venue.byGuid.get(seat);
     const field = `/seats/${i}`;
     if (no === undefined || !hold.seats.includes(no)) {
       throw problem('unknown_seat', { field: `${field}/seat`, detail: 'Your hold has no such seat.' });
@@ -333,11 +339,11 @@ function chosenLines(
     if (kinds.has(no)) {
       throw problem('invalid_field', { field: `${field}/seat`, detail: 'The same seat is named twice.' });
     }
-    checkKind(event, house.seats[no]!.category, kind, `${field}/kind`);
+    checkKind(event, venue.seats[no]!.category, kind, `${field}/kind`);
     kinds.set(no, kind);
   }
   const inOrder = hold.seats.map((seat) => kinds.get(seat) ?? fullKind);
-  return linesOf(event, house, hold.seats, inOrder);
+  return linesOf(event, venue, hold.seats, inOrder);
 }
 
 function checkTotal(agreed: number | undefined, amount: number, currency: string): void {

@@ -1,24 +1,19 @@
+import { problemOfPhase } from '../booking/refusals.ts';
+import { demandRights } from '../booking/rights.ts';
 import type { EventId } from '../core/hold.ts';
 import { impossible } from '../core/outcome.ts';
 import { allows } from '../core/phase.ts';
 import { noRights } from '../core/prices.ts';
 import { problem } from '../core/problems.ts';
+import { eventPattern } from '../operate/operation.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { QueueTicket } from '../waiting-room/credentials.ts';
 import { sessionMs, shardOf } from '../waiting-room/waiting-room.ts';
 import type { QueueTicketAnswer } from './api-types.ts';
 import { createBounds } from './bounds.ts';
 import type { HttpDeps } from './deps.ts';
-import { problemOfPhase } from './outcomes.ts';
-import {
-  EventParams,
-  eventPattern,
-  PassBody,
-  PassSchema,
-  problemResponses,
-  QueueTicketSchema,
-} from './schemas.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
+import { EventParams, PassBody, PassSchema, problemResponses, QueueTicketSchema } from './schemas.ts';
 import { createVisitors } from './visitor.ts';
 
 export function registerQueue(app: App, deps: HttpDeps): void {
@@ -31,7 +26,8 @@ export function registerQueue(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags: ['queue'],
-        summary: 'Join the line',
+        operationId: 'joinQueue',
+        summary: 'Join the queue',
         description:
           'A number is drawn only when the visitor cookie comes back: without it 428 sets it. A repeat answers the same number. During a presale the line is for those whose access code opens it.',
         params: EventParams,
@@ -52,7 +48,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
       if (kept && read?.kind === 'valid') return ticketAnswer(kept, read.ticket, true);
 
       if (event.presale && allows(event.phase, 'join')) {
-        accessCodes.demand(await accessCodes.of(request, event), event, { ...noRights, presale: true });
+        demandRights(await accessCodes.of(request, event), event, { ...noRights, presale: true });
       }
       bounds.checkJoin(request, event, visitor);
       // One shard, strict order, unless the event asks for more.
@@ -73,6 +69,7 @@ export function registerQueue(app: App, deps: HttpDeps): void {
     {
       schema: {
         tags: ['queue'],
+        operationId: 'getPass',
         summary: 'Turn a called number into a buying session',
         description:
           'Once per visitor; a repeat answers the same pass. Without `ticket` the one in the cookie is taken. 409 `not_yet` while the number is not called.',

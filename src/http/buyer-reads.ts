@@ -1,19 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
+import { type TSchema, Type } from 'typebox';
 import { problem } from '../core/problems.ts';
-import { maxAgeSeconds } from '../read-path/published.ts';
+import { CountsSchema, EventSchema, maxAgeSeconds, StatusSchema } from '../read-path/published.ts';
 import type { SharedBytes } from '../read-path/published-reader.ts';
 import type { HttpDeps } from './deps.ts';
-import { EventParams, problemResponses, SectionParams } from './schemas.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
+import { EventParams, LayoutSchema, problemResponses, SectionParams } from './schemas.ts';
 
 /** How long an edge may go on serving an object that it can no longer refresh. Seconds. */
 const staleIfErrorSeconds = 60;
 const layoutMaxAge = 365 * 24 * 3600;
 const binary = Type.Unsafe<Uint8Array>({ type: 'string', format: 'binary' });
-const json = Type.Unsafe<object>({ type: 'object', additionalProperties: true });
-const jsonOf = (description: string) => ({
-  200: { description, content: { 'application/json': { schema: json } } },
+const jsonOf = (schema: TSchema, description: string) => ({
+  200: { description, content: { 'application/json': { schema } } },
 });
 const bitsOf = (description: string) => ({
   200: { description, content: { 'application/octet-stream': { schema: binary } } },
@@ -40,7 +39,14 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
 
   app.get(
     '/api/events',
-    { schema: { tags, summary: 'Events that can be seen', response: jsonOf('{events: [EventObject]}') } },
+    {
+      schema: {
+        tags,
+        operationId: 'listEvents',
+        summary: 'Published events',
+        response: jsonOf(Type.Object({ events: Type.Array(EventSchema) }), 'All published events'),
+      },
+    },
     (_request, reply) => {
       const texts = published.events().flatMap((event) => {
         const object = published.get(event, 'event');
@@ -57,9 +63,10 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
-        summary: 'One event',
+        operationId: 'getEvent',
+        summary: 'An event',
         params: EventParams,
-        response: { ...jsonOf('EventObject'), ...problemResponses },
+        response: { ...jsonOf(EventSchema, 'Name, times, prices, limits'), ...problemResponses },
       },
     },
     async (request, reply) => shared(request, reply, request.params.event, 'event'),
@@ -69,9 +76,10 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
-        summary: 'The line and what is left',
+        operationId: 'getStatus',
+        summary: 'Queue, phase, and what is left',
         params: EventParams,
-        response: { ...jsonOf('StatusObject'), ...problemResponses },
+        response: { ...jsonOf(StatusSchema, 'Phase, queue, seats left'), ...problemResponses },
       },
     },
     async (request, reply) => shared(request, reply, request.params.event, 'status'),
@@ -81,9 +89,10 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
+        operationId: 'getCounts',
         summary: 'Seats left by section and category',
         params: EventParams,
-        response: { ...jsonOf('CountsObject'), ...problemResponses },
+        response: { ...jsonOf(CountsSchema, 'Seats left'), ...problemResponses },
       },
     },
     async (request, reply) => shared(request, reply, request.params.event, 'counts'),
@@ -93,6 +102,7 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
+        operationId: 'getAvailability',
         summary: 'One bit a seat',
         params: EventParams,
         response: {
@@ -108,6 +118,7 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
+        operationId: 'getSectionAvailability',
         summary: 'One bit a seat of one section',
         params: SectionParams,
         response: { ...bitsOf('Bitset in the order of the section in the layout'), ...problemResponses },
@@ -128,9 +139,10 @@ export function registerReads(app: App, { published }: Pick<HttpDeps, 'published
     {
       schema: {
         tags,
+        operationId: 'getLayout',
         summary: 'The drawing, immutable',
         params: Type.Object({ event: Type.String(), hash: Type.String({ maxLength: 100 }) }),
-        response: { ...jsonOf('Layout'), ...problemResponses },
+        response: { ...jsonOf(LayoutSchema, 'Made once for each event, never changed'), ...problemResponses },
       },
     },
     async (request, reply) => {
@@ -176,7 +188,10 @@ function encoded(
   return { bytes: object.bytes, encoding: null };
 }
 
-/** Any representation of the object as it now is, strong or weakened by a proxy on the way. */
+/**
+ * Whether one of the given tags names any representation of the object as it is now. A proxy may have
+ * weakened the tag.
+ */
 function matches(given: string, etag: string): boolean {
   if (given === '') return false;
   if (given.trim() === '*') return true;

@@ -62,6 +62,9 @@ export function answerOf(error: unknown): { code: ProblemCode; options: ProblemO
     return { code, options: { retryAfterMs } };
   }
   const { code = '', validation, validationContext, statusCode } = error as Partial<FastifyError>;
+  // The idempotency key is the only header that a schema requires.
+  if (validation && validationContext === 'headers')
+    return { code: 'idempotency_key_required', options: { field: 'Idempotency-Key' } };
   if (validation) return { code: 'invalid_field', options: fieldOf(validation, validationContext) };
   const known = frameworkCodes[code];
   if (known) return { code: known, options: {} };

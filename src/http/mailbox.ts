@@ -12,7 +12,7 @@ import {
 } from '../fulfilment/mailbox.ts';
 import type { Db } from '../postgres/db.ts';
 import { forwardedHeaderOf } from './client-address.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
 
 const pageSize = 50;
 const ListQuery = Type.Object({

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify';
 import type { Checkout } from '../checkout/outcomes.ts';
 import { problem } from '../core/problems.ts';
+import { uuidPattern } from '../operate/operation.ts';
 import type { Order } from '../orders/record.ts';
 import type { Credentials } from '../waiting-room/credentials.ts';
-import { uuidPattern } from './schemas.ts';
 import { createVisitors } from './visitor.ts';
 
 const uuidForm = new RegExp(uuidPattern);

@@ -3,8 +3,8 @@ import { Type } from 'typebox';
 import { problem } from '../core/problems.ts';
 import { forwardedHeaderOf, peerKindOf } from './client-address.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 const PartsSchema = Type.Record(
   Type.String(),
@@ -17,6 +17,7 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
     {
       schema: {
         tags: ['operations'],
+        operationId: 'isAlive',
         summary: 'This process answers',
         response: { 200: Type.Object({ ok: Type.Literal(true) }) },
       },
@@ -31,6 +32,7 @@ export function registerOperations(app: App, { ready }: Pick<HttpDeps, 'ready'>)
     {
       schema: {
         tags: ['operations'],
+        operationId: 'isReady',
         summary: 'Able to sell',
         description:
           'Each part says whether it works, and why not if the request comes straight from loopback or a private network. A part that is not `ok` in an answer 200 is degraded: selling goes on, and a person should look. `background` names loops that fail, processes that do not report and work that is overdue.',
@@ -54,7 +56,10 @@ function withoutReasons<Part extends { reason?: string }>(parts: Record<string, 
   ) as Record<string, Omit<Part, 'reason'>>;
 }
 
-/** Not through a proxy that says so, and not from the public internet: load balancers, orchestrators, the operator. */
+/**
+ * Whether the request comes neither through a proxy that says so nor from the public internet, but for
+ * example from a load balancer, an orchestrator or the operator.
+ */
 function isFromInside(request: FastifyRequest): boolean {
   return (
     peerKindOf(request.socket.remoteAddress) === 'private' && forwardedHeaderOf(request.headers) === undefined

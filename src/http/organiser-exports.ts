@@ -13,12 +13,13 @@ import {
   exportKinds,
   writeExport,
 } from '../fulfilment/exports.ts';
-import { audit } from '../orders/audit.ts';
+import { logAction } from '../orders/action-log.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
 import { SnapshotAborted } from '../postgres/snapshot.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
+import { problemResponses } from './schemas.ts';
 
 export interface OrganiserExportsDeps extends ExportParts {
   db: Db;
@@ -51,8 +52,15 @@ const mimeTypes: Record<ExportFormat, string> = {
   json: 'application/json; charset=utf-8',
   ndjson: 'application/x-ndjson; charset=utf-8',
 };
+const response = {
+  200: {
+    description: 'The file',
+    content: Object.fromEntries(Object.values(mimeTypes).map((type) => [type, { schema: Type.String() }])),
+  },
+  ...problemResponses,
+};
 const description =
-  'All of it shows one moment. `codes=true` adds the codes of valid tickets: whoever has a code can enter with it.';
+  'All of it shows one moment. `codes=true` adds the codes of valid tickets: a person who has a code can enter with it.';
 
 /** Orders, tickets and refunds as files. */
 export function registerOrganiserExports(
@@ -71,7 +79,9 @@ export function registerOrganiserExports(
       schema: {
         tags,
         security,
+        operationId: 'exportEvent',
         summary: 'Orders, tickets or refunds of an event as CSV or JSON',
+        response,
         description,
         params: Type.Object({ event: Type.String({ maxLength: 40 }), file: File }),
         querystring: Query,
@@ -92,7 +102,9 @@ export function registerOrganiserExports(
       schema: {
         tags,
         security,
+        operationId: 'exportAll',
         summary: 'Orders, tickets or refunds of all events as CSV or JSON',
+        response,
         description,
         params: Type.Object({ file: File }),
         querystring: Query,
@@ -118,7 +130,7 @@ function createExporter(deps: OrganiserExportsDeps) {
     reply.raw.once('close', onClose);
     try {
       const { what, format, codes } = wish;
-      await audit(db, {
+      await logAction(db, {
         actor,
         action: 'export',
         ...(event && { event: event.eventNo }),

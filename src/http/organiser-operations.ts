@@ -1,11 +1,12 @@
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { problemCodes } from '../core/problems.ts';
 import type { Operation } from '../operate/operation.ts';
 import type { Logger } from '../runtime/log.ts';
 import { answerOf, createErrorHandler } from './errors.ts';
-import { refuseHostileText } from './request-checks.ts';
-import { ProblemSchema } from './schemas.ts';
-import { bodyLimit, validation } from './server.ts';
+import { idempotencyKey, refuseHostileText } from './request-checks.ts';
+import { bodyLimit, validation } from './routes.ts';
+import { IdempotencyHeaders, ProblemSchema } from './schemas.ts';
 
 const tags = ['organiser'];
 const security = [{ organiser: [] }];
@@ -38,21 +39,44 @@ export function registerOperations<Deps>(
         ...(one.description === undefined ? {} : { description: one.description }),
         ...(params ? { params } : {}),
         ...(query ? { querystring: query } : {}),
-        ...(body ? { body } : {}),
-        response: { [status]: one.output, '4xx': problemResponse(one.problems), '5xx': ProblemSchema },
+        ...(body ? { body: one.bodyOptional ? Type.Optional(Type.Union([body, Type.Null()])) : body } : {}),
+        ...(one.requestKey ? { headers: keyHeaders[one.requestKey] } : {}),
+        response: {
+          ...Object.fromEntries((one.statuses ?? [status]).map((code) => [code, successOf(one)])),
+          '4xx': problemResponse(one.problems),
+          '5xx': ProblemSchema,
+        },
       },
-      serializerCompiler: () => (data) => JSON.stringify(data),
+      serializerCompiler: () => (data) => (one.file ? data : JSON.stringify(data)),
       async handler(request, reply) {
         const actor = await actorOf(request);
         const input = {
           ...(request.params as object),
           ...(request.query as object),
-          ...(request.body as object | undefined),
+          ...(request.body as object | null | undefined),
         };
-        return reply.code(status).send(await one.run(deps, input, { actor }));
+        reply.code(status);
+        const answer = await one.run(deps, input, {
+          actor,
+          requestKey: () => idempotencyKey(request),
+          status: (code) => void reply.code(code),
+        });
+        if (one.file) {
+          reply
+            .header('content-type', one.file.type)
+            .header('content-disposition', `attachment; filename="${one.file.name(input)}"`)
+            .header('cache-control', 'no-store');
+        }
+        return reply.send(answer);
       },
     });
   }
+}
+
+const keyHeaders = { required: IdempotencyHeaders, optional: Type.Partial(IdempotencyHeaders) };
+
+function successOf({ file, output }: AnyOperation<never>) {
+  return file ? { description: 'The file', content: { [file.type]: { schema: output } } } : output;
 }
 
 function problemResponse(codes: readonly string[]) {
@@ -69,7 +93,7 @@ function problemResponse(codes: readonly string[]) {
 export async function runOperation<Deps>(
   one: AnyOperation<Deps>,
   input: Record<string, unknown>,
-  { deps, actor, log }: { deps: Deps; actor: string; log: Logger },
+  { deps, actor, key, log }: { deps: Deps; actor: string; key: string; log: Logger },
 ): Promise<{ status: number; body: unknown }> {
   const app = fastify({ bodyLimit: one.bodyLimit ?? bodyLimit, ajv: validation });
   try {
@@ -83,19 +107,26 @@ export async function runOperation<Deps>(
     registerOperations(app, [one], deps, async () => actor);
     const { params, query, body } = one;
     const part = (schema: { properties: object } | undefined) =>
-      Object.entries(input).filter(([name]) => schema !== undefined && name in schema.properties);
+      Object.entries(input).filter(
+        ([name, value]) => value !== undefined && schema !== undefined && name in schema.properties,
+      );
     const path = part(params).reduce(
       (url, [name, value]) => url.replace(`:${name}`, encodeURIComponent(String(value))),
       `/api/organiser${one.path}`,
     );
     const answer = await app.inject({
       method: one.method,
+      headers: { 'idempotency-key': key },
       url: path,
       query: Object.fromEntries(part(query).map(([name, value]) => [name, String(value)])),
       ...(body ? { payload: Object.fromEntries(part(body)) } : {}),
     });
     if (fault) throw fault;
-    return { status: answer.statusCode, body: answer.body === '' ? null : JSON.parse(answer.body) };
+    const isText = one.file !== undefined && answer.statusCode < 400;
+    return {
+      status: answer.statusCode,
+      body: isText ? answer.body : answer.body === '' ? null : JSON.parse(answer.body),
+    };
   } finally {
     await app.close();
   }

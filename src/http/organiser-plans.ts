@@ -5,13 +5,15 @@ import { Type } from 'typebox';
 import { counted } from '../core/counted.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
-import { audit } from '../orders/audit.ts';
+import { isSet, oneLine, QueryFlag } from '../operate/operation.ts';
+import { PlanReportView, PlanView } from '../operate/plans.ts';
+import { logAction } from '../orders/action-log.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Logger } from '../runtime/log.ts';
 import { answerOf, problemDocument } from './errors.ts';
 import type { ImportAnswer, ImportProgress, PlanDesk } from './plan-desk.ts';
-import { isSet, oneLine, QueryFlag } from './schemas.ts';
+import { problemResponses } from './schemas.ts';
 
 const PlanQuery = Type.Object({
   dryRun: QueryFlag,
@@ -21,6 +23,18 @@ const PlanQuery = Type.Object({
 });
 
 const progressType = 'application/x-ndjson';
+const importAnswer = {
+  description: 'Stored now (201), stored before (200), or checked only',
+  content: {
+    'application/json': {
+      schema: Type.Union([
+        Type.Object({ ...PlanView.properties, known: Type.Boolean() }),
+        Type.Object({ dryRun: Type.Literal(true), report: PlanReportView }),
+      ]),
+    },
+    [progressType]: { schema: Type.String() },
+  },
+};
 
 interface Answer {
   status: number;
@@ -42,11 +56,15 @@ export function registerPlanImport(
       schema: {
         tags: ['organiser'],
         security: [{ organiser: [] }],
+        operationId: 'importPlan',
         summary:
           'Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing',
         description: `With \`Accept: ${progressType}\` the answer is one JSON object a line: \`{"step": …}\` (reading, checking, storing) as the work goes on, and last \`{"status": …, "body": …}\`, which is what the answer would be otherwise.`,
         querystring: PlanQuery,
+        response: { 200: importAnswer, 201: importAnswer, ...problemResponses },
       },
+      // The bodies are JSON, or lines of it: written by the handler.
+      serializerCompiler: () => (data) => JSON.stringify(data),
       bodyLimit: planLimits.fileBytesMax,
       // Before the body is read: a file may have 64 MB.
       onRequest: async (request) => {
@@ -66,13 +84,13 @@ export function registerPlanImport(
         const outcome = await planDesk.importPlan({ bytes, options, dryRun: isSet(dryRun) }, onProgress);
         if (outcome.kind === 'stored') {
           const detail = { plan: outcome.plan.plan, known: outcome.known };
-          await audit(db, { actor, action: 'import', detail });
+          await logAction(db, { actor, action: 'import', detail });
         }
         return answerOfImport(outcome);
       };
       if (request.headers.accept?.includes(progressType)) return withProgress(reply, work, log);
       const { status, body } = await work();
-      return reply.code(status).send(body);
+      return (reply as FastifyReply).code(status).send(body);
     },
   );
 }

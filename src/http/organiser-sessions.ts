@@ -3,14 +3,16 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { problem } from '../core/problems.ts';
-import { audit } from '../orders/audit.ts';
+import { Instant } from '../operate/operation.ts';
+import { logAction } from '../orders/action-log.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 import { tooManyAttempts, waitForSlot } from './attempts.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { mailboxPath } from './mailbox.ts';
-import type { RouteGroup } from './server.ts';
+import type { RouteGroup } from './routes.ts';
+import { problemResponses } from './schemas.ts';
 import { deviceKeptDays, signInDone, signInPolicy, signInSlot, tidySignIns } from './sign-ins.ts';
 
 export interface OrganiserAccount {
@@ -82,6 +84,7 @@ export function createOrganiserSessions(deps: {
       {
         schema: {
           tags,
+          operationId: 'signIn',
           summary: 'Sign in; the answer sets a cookie and carries the same token for Authorization: Bearer',
           description:
             'After failed attempts from the same network the answer takes up to ten seconds; 429 says when to try again.',
@@ -89,6 +92,10 @@ export function createOrganiserSessions(deps: {
             email: Type.String({ maxLength: 254 }),
             password: Type.String({ maxLength: 1_000 }),
           }),
+          response: {
+            200: Type.Object({ token: Type.String(), email: Type.String(), expiresAt: Instant }),
+            ...problemResponses,
+          },
         },
         bodyLimit: 4 * 1024,
       },
@@ -105,7 +112,7 @@ export function createOrganiserSessions(deps: {
         );
         await signInDone(db, { budget, device: hashOf(device), email: account.email });
         await db.query('session_tidy', 'DELETE FROM organiser_sessions WHERE expires_at < clock_timestamp()');
-        await audit(db, { actor: account.email, action: 'sign_in' });
+        await logAction(db, { actor: account.email, action: 'sign_in' });
         const flags = { httpOnly: true, sameSite: 'strict', secure: deps.https } as const;
         for (const path of cookiePaths) {
           reply.setCookie(cookieName, token, { ...flags, path, maxAge: sessionHours * 3600 });
@@ -124,14 +131,28 @@ export function createOrganiserSessions(deps: {
     );
     app.get(
       '/api/organiser/sessions',
-      { schema: { tags, summary: 'Who is signed in' } },
+      {
+        schema: {
+          tags,
+          operationId: 'getSession',
+          summary: 'Who is signed in',
+          response: { 200: Type.Object({ email: Type.String() }), ...problemResponses },
+        },
+      },
       async (request) => ({
         email: await require(request),
       }),
     );
     app.delete(
       '/api/organiser/sessions',
-      { schema: { tags, summary: 'Sign out' } },
+      {
+        schema: {
+          tags,
+          operationId: 'signOut',
+          summary: 'Sign out',
+          response: { 204: { type: 'null', description: 'Signed out, now or before' }, ...problemResponses },
+        },
+      },
       async (request, reply) => {
         const token = tokenOf(request);
         if (token) {
@@ -140,12 +161,12 @@ export function createOrganiserSessions(deps: {
           ]);
         }
         for (const path of cookiePaths) reply.clearCookie(cookieName, { path });
-        return reply.code(204).send();
+        return reply.code(204).send(null);
       },
     );
   }
 
-  /** Once a request, however many ask. */
+  /** Looks the session up once for each request, however many callers ask. */
   function require(request: FastifyRequest): Promise<string> {
     const known = whoAsks.get(request) ?? find(request);
     whoAsks.set(request, known);

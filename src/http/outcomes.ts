@@ -1,95 +1,18 @@
+import { problemOfPhase } from '../booking/refusals.ts';
+import { problemOfCode } from '../booking/rights.ts';
 import type { CheckoutReserveOutcome, CloseOutcome, PayOutcome } from '../checkout/outcomes.ts';
 import { counted } from '../core/counted.ts';
 import { impossible } from '../core/outcome.ts';
-import type { Phase } from '../core/phase.ts';
 import { type Problem, problem } from '../core/problems.ts';
-import type { HoldOutcome, RecoverOutcome, ReleaseOutcome } from '../inventory/arbiter.ts';
 import type { Order, ReachedLimit } from '../orders/record.ts';
 import type { DeclineCode } from '../payments/provider.ts';
-import { problemOfCode } from './access-codes.ts';
 
 /** The only map from refused outcomes to what HTTP says. Codes and statuses are in errors.ts. */
-
-const phaseProblems = {
-  draft: 'not_open',
-  scheduled: 'not_open',
-  pre_queue: 'not_open',
-  open: 'busy',
-  paused: 'paused',
-  sold_out: 'sold_out',
-  closed: 'sale_closed',
-  cancelled: 'event_cancelled',
-} as const satisfies Record<Phase, string>;
-
-/** `open` is answered when the phase changed under the request: asking again helps. */
-export function problemOfPhase(phase: Phase, opensAt: number | null): Problem {
-  const code = phaseProblems[phase];
-  const extra = { phase, opensAt: opensAt === null ? null : new Date(opensAt).toISOString() };
-  return problem(code, code === 'busy' ? { retryAfterMs: 500, extra } : { extra });
-}
 
 type Refused<Outcome extends { kind: string }, Kind extends Outcome['kind']> = Exclude<
   Outcome,
   { kind: Kind }
 >;
-
-/** When seats of an address become free is not known: most holds are paid or given back within minutes. */
-const addressRetryMs = 30_000;
-
-/** The route itself handles `hold_exists` and `taken`, because it has the hold and the house. */
-export function problemOfHold(
-  outcome: Refused<HoldOutcome, 'granted' | 'taken' | 'hold_exists'>,
-  opensAt: number | null,
-  reference: string,
-): Problem {
-  switch (outcome.kind) {
-    case 'quota':
-      return problem('hold_quota', { extra: { used: outcome.used, max: outcome.max } });
-    case 'address_quota':
-      return problem('address_limit', {
-        retryAfterMs: addressRetryMs,
-        extra: { used: outcome.used, max: outcome.max, reference },
-      });
-    case 'mismatch':
-      return problem('idempotency_mismatch');
-    case 'hold_gone':
-      return problem('hold_gone');
-    case 'not_open':
-      return problemOfPhase(outcome.phase, opensAt);
-    case 'too_late':
-      return problem('busy', { retryAfterMs: 1_000 });
-    case 'retry':
-      return problem('busy', { retryAfterMs: outcome.afterMs });
-    default:
-      return impossible(outcome, 'hold outcome');
-  }
-}
-
-export function problemOfRecover(outcome: Refused<RecoverOutcome, 'recovered' | 'recovering'>): Problem {
-  switch (outcome.kind) {
-    case 'taken':
-      return problem('taken', { extra: { seats: outcome.seats } });
-    case 'hold_gone':
-      return problem('hold_gone');
-    case 'retry':
-      return problem('busy', { retryAfterMs: outcome.afterMs });
-    default:
-      return impossible(outcome, 'recover outcome');
-  }
-}
-
-/** Null if the hold is released, now or before. The route handles `bound`, which needs the checkout. */
-export function problemOfRelease(outcome: Refused<ReleaseOutcome, 'bound'>): Problem | null {
-  switch (outcome.kind) {
-    case 'released':
-    case 'hold_gone':
-      return null;
-    case 'retry':
-      return problem('busy', { retryAfterMs: outcome.afterMs });
-    default:
-      return impossible(outcome, 'release outcome');
-  }
-}
 
 export function problemOfReserve(
   outcome: Refused<CheckoutReserveOutcome, 'order'>,
@@ -178,7 +101,7 @@ export const endTexts: Record<string, string> = {
 const liftingText =
   'Nothing will be charged: the reservation on your card is being lifted, and your bank may show it for some days.';
 
-/** How the order ended, in a sentence or two; undefined: by its code's advice. */
+/** How the order ended, in a sentence or two. Undefined: the advice for the problem's code is used. */
 function endOf({ state, reason }: Order): string | undefined {
   const text = reason === null ? undefined : endTexts[reason];
   return state === 'voiding' && reason === 'closed_by_buyer' ? `${text} ${liftingText}` : text;

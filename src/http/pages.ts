@@ -4,7 +4,7 @@ import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { problem } from '../core/problems.ts';
 import type { HttpDeps } from './deps.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
 
 const assetMaxAge = 365 * 24 * 3600;
 

@@ -1,6 +1,6 @@
 import type { PathWindow } from '../controller/path-signals.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { App } from './server.ts';
+import type { App } from './routes.ts';
 
 /** Steps whose speed is ours alone; paying waits for the provider and is left out. */
 const measuredRoutes = new Set(['/api/events/:event/holds', '/api/holds/:hold/order']);

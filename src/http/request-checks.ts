@@ -1,5 +1,4 @@
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
-import { isEventTime } from '../catalogue/events.ts';
 import { type Problem, problem } from '../core/problems.ts';
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -62,13 +61,6 @@ declare module 'fastify' {
     /** The body may be nested deeply: seating plans. */
     deepBody?: boolean;
   }
-}
-
-/** Epoch ms. Leap seconds, for one, have a well-formed text and are no instant: refused with the field. */
-export function timeOf(field: string, text: string): number {
-  const at = Date.parse(text);
-  if (isEventTime(at)) return at;
-  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
 }
 
 const keyForm = /^[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?$/;

@@ -1,16 +1,9 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyHttpOptions,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify';
+import fastify, { type FastifyHttpOptions, type FastifyReply, type FastifyRequest } from 'fastify';
+import { createBooking } from '../booking/booking.ts';
 import { problem, problemCodes } from '../core/problems.ts';
 import { registerCodes } from './buyer-codes.ts';
 import { registerHolds } from './buyer-holds.ts';
@@ -19,32 +12,16 @@ import { registerQueue } from './buyer-queue.ts';
 import { registerReads } from './buyer-reads.ts';
 import type { HttpDeps } from './deps.ts';
 import { answerOf, createErrorHandler, problemDocument, sendProblem } from './errors.ts';
-import { errorsPage } from './errors-page.ts';
+import { registerDescription } from './openapi.ts';
 import { registerOperations } from './operations.ts';
 import { registerPages, securityHeaders } from './pages.ts';
 import { refuseHostileText, refuseOtherSites } from './request-checks.ts';
+import { type App, bodyLimit, type RouteGroup, validation } from './routes.ts';
 import { registerWebhooks } from './webhooks.ts';
 
-/** How schemas check what comes in: nothing is converted, nothing is removed. */
-export const validation = {
-  customOptions: { coerceTypes: false, removeAdditional: false, allErrors: false },
-} as const;
-/** Bytes of a buyer's request body. */
-export const bodyLimit = 16 * 1024;
 const headerBytesMax = 16 * 1024;
 const requestTimeoutMs = 30_000;
 const parameterLengthMax = 200;
-
-export type App = FastifyInstance<
-  Server,
-  IncomingMessage,
-  ServerResponse,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
-
-/** A further group of routes, such as the organiser's, that shares this server's checks and error answers. */
-export type RouteGroup = (app: App) => void | Promise<void>;
 
 /** Everything that speaks HTTP, not yet listening. */
 export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Promise<App> {
@@ -73,14 +50,15 @@ export async function buildServer(deps: HttpDeps, groups: RouteGroup[] = []): Pr
   app.addHook('preValidation', refuseHostileText);
   deps.clients.watch(app);
   deps.pathMeter?.watch(app);
-  await describe(app, deps);
+  await registerDescription(app, deps);
 
   registerOperations(app, deps);
   registerReads(app, deps);
   registerQueue(app, deps);
   registerCodes(app, deps);
-  registerHolds(app, deps);
-  registerOrders(app, deps);
+  const booking = createBooking(deps);
+  registerHolds(app, deps, booking);
+  registerOrders(app, deps, booking);
   await app.register(async (scope) => registerWebhooks(scope as App, deps));
   for (const group of groups) await app.register(async (scope) => group(scope as App));
   await registerPages(app, deps);
@@ -93,7 +71,10 @@ function trusted(
   return typeof proxies === 'number' ? (_address, hop) => hop < proxies : proxies;
 }
 
-/** A connection that was busy when closing began would be kept alive after its answer, and the server with it. */
+/**
+ * Without this, a connection that was busy when closing began would stay open after its answer and keep the
+ * server from ending.
+ */
 function letGoWhenClosing(app: App): void {
   let closing = false;
   app.addHook('preClose', async () => {
@@ -140,44 +121,6 @@ function answerUnknownRoutes(app: App): void {
     reply.header('allow', [...new Set(methods)].sort().join(', '));
     throw problem('method_not_allowed');
   });
-}
-
-async function describe(app: App, deps: HttpDeps): Promise<void> {
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Onsale',
-        version: '1',
-        description:
-          'Queue, hold, pay: the API of an on-sale. Errors are application/problem+json with a stable `code`.',
-      },
-      tags: [
-        { name: 'reads', description: 'Shared objects: cacheable, the same for everybody, seconds old.' },
-        { name: 'queue', description: 'A place in the line, and the pass when it is called.' },
-        { name: 'holds', description: 'Seats for ten minutes.' },
-        { name: 'orders', description: 'From a hold to tickets.' },
-        { name: 'organiser', description: 'Plans, events, the sale.' },
-        { name: 'operations', description: 'For those who run it.' },
-      ],
-      components: {
-        securitySchemes: {
-          organiser: { type: 'http', scheme: 'bearer', description: 'From POST /api/organiser/sessions.' },
-        },
-      },
-    },
-    hideUntagged: true,
-  });
-  await app.register(swaggerUi, { routePrefix: '/docs' });
-  let text: string | undefined;
-  app.get('/errors', { schema: { hide: true } }, (_request, reply) =>
-    reply.header('content-type', 'text/html; charset=utf-8').send(errorsPage()),
-  );
-  app.get('/openapi.json', { schema: { hide: true } }, (_request, reply) => {
-    text ??= JSON.stringify(app.swagger());
-    return reply.header('content-type', 'application/json; charset=utf-8').send(text);
-  });
-  deps.log.debug('routes described');
 }
 
 /** Requests that node's parser rejects never reach fastify, so this writes the response to the socket. */

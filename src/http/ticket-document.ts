@@ -3,8 +3,8 @@ import { problem } from '../core/problems.ts';
 import type { Order } from '../orders/record.ts';
 import { ThreadBusy } from '../runtime/thread.ts';
 import { createMyOrder, type MyOrderDeps } from './my-order.ts';
+import type { App } from './routes.ts';
 import { OrderParams, problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 export interface TicketDocumentDeps extends MyOrderDeps {
   /** The order's valid tickets as PDF, one page each. Null if it has none. */
@@ -20,6 +20,7 @@ export function registerTicketDocument(app: App, deps: TicketDocumentDeps): void
     {
       schema: {
         tags: ['orders'],
+        operationId: 'getTicketDocument',
         summary: 'The tickets as a document, one page each',
         description: 'For the visitor’s browser, or with `Authorization: Bearer {secret}`.',
         params: OrderParams,

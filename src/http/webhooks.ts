@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { problem } from '../core/problems.ts';
 import type { HttpDeps } from './deps.ts';
+import type { App } from './routes.ts';
 import { problemResponses } from './schemas.ts';
-import type { App } from './server.ts';
 
 /** Bytes: a provider's events carry whole objects. */
 const webhookBodyLimit = 256 * 1024;
@@ -22,6 +22,7 @@ export function registerWebhooks(
       bodyLimit: webhookBodyLimit,
       schema: {
         tags: ['operations'],
+        operationId: 'receiveProviderEvent',
         summary: "The payment provider's events",
         description: 'Signed by the provider. May come twice, late and out of order: the result is the same.',
         response: { 200: Type.Object({ received: Type.Literal(true) }), ...problemResponses },

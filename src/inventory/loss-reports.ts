@@ -3,8 +3,7 @@ import { RedisFault } from '../redis/faults.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { StoreFault } from '../runtime/store-fault.ts';
-import type { PartitionModes } from './modes.ts';
-import type { ModeReader, PartitionRow } from './routed.ts';
+import type { ModeReader, PartitionModes, PartitionRow } from './modes.ts';
 
 /** Reports of a process about a lost Redis: at most one per second and partition, sent without waiting. */
 export interface LossReports {

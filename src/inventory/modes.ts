@@ -134,3 +134,26 @@ export const graceMs = 10_000;
 export const settleMs = 30_000;
 /** Two processes' reports within this long are two witnesses of the same. */
 export const witnessMs = 5_000;
+
+/** A partition's row as it was read. */
+export interface PartitionRow {
+  partition: PartitionNo;
+  mode: 'postgres' | 'moving' | 'redis';
+  epoch: number;
+  /** Name of the configured Redis that it is pinned to. Null means the default one. */
+  store: string | null;
+  runIds: string[];
+  /** A number that its Redis has given under `epoch`. */
+  granted: number;
+  /** Epoch ms by Postgres's clock; until then only receipts are honoured. */
+  graceUntil: number | null;
+}
+
+/** Reads the modes of an event's partitions. */
+export interface ModeReader {
+  /**
+   * A reading that began at `at` (monotonic ms), less than a second ago; at `notBefore` or later when that is given. Readers at
+   * the same time share one.
+   */
+  read(event: EventNo, notBefore?: number): Promise<{ at: number; modes: PartitionRow[] }>;
+}

@@ -38,7 +38,7 @@ export type RebuildOutcome =
   | { kind: 'refused'; step: RebuildStep; reason: string }
   | { kind: 'failed'; step: RebuildStep; fault: unknown };
 
-/** A call to the store each. */
+/** How many seats, and how many holds, one call to the store contains. */
 const loadedAtOnce = 2_000;
 const rememberedAtOnce = 100;
 /** While a partition moves, no seat in it can be held. A move that takes longer than this is aborted. */
@@ -93,7 +93,7 @@ export async function rebuild(parts: RebuildParts, target: RebuildTarget): Promi
     const here = { event, partition, epoch };
     enter('load');
     const { mark, ...before } = await modes.seats(event, partition);
-    // After the seats, so that no change is from before the mark and missed here.
+    // Read after the seats and their mark, so that a change that is missed here comes after the mark.
     const held = await modes.holds(event, partition);
     await load(epoch, before);
     enter('remember');

@@ -5,30 +5,7 @@ import { StoreFault } from '../runtime/store-fault.ts';
 import type { Arbiter, ArbiterStore, ProjectCommand, Retry, Snapshot, Stale, UnderEpoch } from './arbiter.ts';
 import { retryAfterMs } from './claims.ts';
 import { createLossReports, type LossReports } from './loss-reports.ts';
-import type { PartitionModes, RebuildableArbiter } from './modes.ts';
-
-/** A partition's row as it was read. */
-export interface PartitionRow {
-  partition: PartitionNo;
-  mode: 'postgres' | 'moving' | 'redis';
-  epoch: number;
-  /** Name of the configured Redis that it is pinned to. Null means the default one. */
-  store: string | null;
-  runIds: string[];
-  /** A number that its Redis has given under `epoch`. */
-  granted: number;
-  /** Epoch ms by Postgres's clock; until then only receipts are honoured. */
-  graceUntil: number | null;
-}
-
-/** Reads the modes of an event's partitions. */
-export interface ModeReader {
-  /**
-   * A reading that began at `at` (monotonic ms), less than a second ago; at `notBefore` or later when that is given. Readers at
-   * the same time share one.
-   */
-  read(event: EventNo, notBefore?: number): Promise<{ at: number; modes: PartitionRow[] }>;
-}
+import type { ModeReader, PartitionModes, PartitionRow, RebuildableArbiter } from './modes.ts';
 
 /** One configured Redis: its arbiter, and which of its servers are trusted with a partition. */
 export interface RedisArbiter {
@@ -206,7 +183,8 @@ export function createRoutedArbiter(options: RoutedArbiterOptions): Arbiter {
     const { row } = route;
     if (row.mode !== 'redis') await postgres.project(command);
     if (row.mode === 'postgres') return true;
-    // While it moves, whom to trust is for the leader that fills it, and not yet in the row.
+    // While the partition moves, only the leader that fills the store knows which run to trust. The row does
+    // not say it yet.
     const arbiter = row.mode === 'redis' ? redisOf(event, row) : redis(row.store)?.arbiter;
     try {
       return (await arbiter?.project(command)) ?? false;

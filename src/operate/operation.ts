@@ -1,6 +1,7 @@
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
+import { isEventTime } from '../catalogue/events.ts';
 import { linePattern } from '../core/line.ts';
-import type { ProblemCode } from '../core/problems.ts';
+import { type ProblemCode, problem } from '../core/problems.ts';
 
 /**
  * One thing that an organiser can do or see. It is defined once: HTTP registers its route from it, the command line runs the
@@ -26,11 +27,18 @@ export interface Operation<
   params?: Params;
   query?: Query;
   body?: Body;
+  /** A request may come without a body. */
+  bodyOptional?: true;
   /** Bytes; 16 KiB unless named. */
   bodyLimit?: number;
   output: Output;
-  /** HTTP status of a success; 200 unless named. */
-  status?: 200 | 201 | 202 | 204;
+  /** The answer is text of this content type, offered as a file of that name. */
+  file?: { type: string; name(input: Static<Params> & Static<Query>): string };
+  /** HTTP status of a success; 200 unless named, or set by `caller.status`, which sets one of `statuses`. */
+  status?: SuccessStatus;
+  statuses?: readonly SuccessStatus[];
+  /** A request names an Idempotency-Key: `required`, or required by some inputs (`caller.requestKey` checks). */
+  requestKey?: 'required' | 'optional';
   problems: readonly ProblemCode[];
   run(
     deps: Deps,
@@ -39,9 +47,15 @@ export interface Operation<
   ): Promise<Static<Output>>;
 }
 
+export type SuccessStatus = 200 | 201 | 202 | 204;
+
 export interface Caller {
   /** The name in the log of actions. */
   actor: string;
+  /** The Idempotency-Key; throws `idempotency_key_required` without one. */
+  requestKey(): string;
+  /** Sets the HTTP status of the answer. */
+  status(status: SuccessStatus): void;
 }
 
 type Nothing = TObject<Record<never, TSchema>>;
@@ -73,7 +87,21 @@ export const Instant = Type.String({ format: 'date-time', maxLength: 40 });
 export const oneLine = (maxLength: number, options: { description?: string } = {}) =>
   Type.String({ minLength: 1, maxLength, pattern: linePattern, ...options });
 export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
+export const eventPattern = '^[a-z0-9][a-z0-9-]{0,39}$';
 export const EventParams = Type.Object({ event: Type.String({ maxLength: 40 }) });
+
+/** `?flag`, `?flag=true`: values of a query are text. */
+export const QueryFlag = Type.Optional(
+  Type.Union([Type.Literal('true'), Type.Literal('false'), Type.Literal('')]),
+);
+export const isSet = (flag: string | undefined): boolean => flag === 'true' || flag === '';
+
+/** Epoch ms. Leap seconds, for one, have a well-formed text and are no instant: refused with the field. */
+export function timeOf(field: string, text: string): number {
+  const at = Date.parse(text);
+  if (isEventTime(at)) return at;
+  throw problem('invalid_field', { field, detail: 'This is no time between the years 2000 and 2200.' });
+}
 
 /** Epoch ms as ISO 8601. */
 export function iso(at: number): string;

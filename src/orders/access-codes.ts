@@ -42,16 +42,16 @@ export const codeLimits = {
 /** No letters or digits that are taken for one another. */
 const alphabet = 'ABCDEFGHJKMNPQRSTUVWXYZ23456789';
 
-/** As many codes, all different, each beginning with the prefix (in canonical form, perhaps empty). */
+/** Makes `count` codes, all different, each beginning with the prefix (in canonical form, may be empty). */
 export function generateCodes(random: Random, count: number, length: number, prefix = ''): string[] {
-  const made = new Set<string>();
+  const created = new Set<string>();
   // 31^8 is far more than a batch, so that a code that is there already is rare and this ends.
   assert(length >= codeLimits.length.min && count <= codeLimits.codesMax, 'codes that do not run out');
-  while (made.size < count) {
+  while (created.size < count) {
     const letters = Array.from({ length }, () => alphabet[random.int(alphabet.length)]);
-    made.add(prefix + letters.join(''));
+    created.add(prefix + letters.join(''));
   }
-  return [...made];
+  return [...created];
 }
 
 export interface CreateCodesCommand {

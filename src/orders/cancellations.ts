@@ -79,7 +79,7 @@ export type NextOrders =
   | { kind: 'not_mine' };
 
 export type CancelledOrder =
-  /** Refunded, or why not: another worker was there first. */
+  /** Refunded, or why not, such as another worker that was there first. */
   | MakeRefundOutcome
   | { kind: 'closed'; order: Order; seats: DecidedSeat[] }
   /** Its payment is being ended. */

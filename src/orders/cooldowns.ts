@@ -12,11 +12,14 @@ import type { Loops } from '../runtime/loops.ts';
  * continues to count, and gets fewer seats at once (`addressSeatsNow` in limits.ts).
  */
 
-/** Notes wait so long in a web process; a process that is killed loses them, and its visitors are the better for it. */
+/**
+ * How long a web process keeps notes before it stores them. A killed process loses its notes, to the
+ * advantage of its visitors.
+ */
 const flushMs = 1_000;
 const judgeMs = 2_000;
 const refreshMs = 2_000;
-/** A row that commits late was stamped earlier: so much is read twice. */
+/** A row that commits late has an earlier time stamp, so this much time is read twice. */
 const overlapMs = 15_000;
 const notesMax = 50_000;
 /** Cooldowns in memory; beyond them the oldest are forgotten here, and their holders let through. */

@@ -181,8 +181,8 @@ export async function refundOfOperation(db: Db, operation: OperationId): Promise
 }
 
 /**
- * Returns the action that ended an entry which is no longer on the list; `other` for the worker, or an action elsewhere. Null
- * if there was no such entry.
+ * Returns the action that ended an entry which is no longer on the list, or `other` if the worker or an
+ * action elsewhere ended it. Null if there was no such entry.
  */
 export async function endOfEntry(db: Db, entry: string): Promise<EntryAction | 'other' | null> {
   const at = entry.indexOf('-');

@@ -40,9 +40,9 @@ export interface EventSettings {
   accountSeatsMax: number | null;
   /** Seats bought with one payment instrument (a card's fingerprint); absent or null: no limit (P7). */
   instrumentSeatsMax?: number | null;
-  /** Seats bought, or reserved and unpaid, by one browser in all parts of the house; absent or null: no limit. */
+  /** Seats bought, or reserved and unpaid, by one browser in all parts of the venue; absent or null: no limit. */
   visitorSeatsMax?: number | null;
-  /** Seats held, or reserved and unpaid, from one address range in one part of the house; absent or null: no limit. */
+  /** Seats held, or reserved and unpaid, from one address range in one part of the venue; absent or null: no limit. */
   addressSeatsMax?: number | null;
   /** Places in the line that one address range may draw a minute from one web process; absent or null: no limit. */
   joinsPerMinute?: number | null;
@@ -50,7 +50,7 @@ export interface EventSettings {
   claimsPerMinute?: number | null;
   /** A hold is its buyer's account's, which has to be proved before: seats held at once are then counted by account (S7). */
   accountFirst?: boolean;
-  /** For who lets holds end unpaid again and again; absent or null: none. */
+  /** For buyers who repeatedly let holds end unpaid. Absent or null: no cooldown. */
   cooldown?: CooldownRule | null;
   /**
    * Number of counters that issue queue numbers, 1 to 16. Undefined means 1, with strict order of arrival. More are only needed
@@ -64,7 +64,10 @@ export interface EventSettings {
   kinds?: BuyerKind[];
   /** Categories that need an access code. Undefined if there are none. */
   lockedCategories?: string[];
-  /** Epoch ms; from then until the sale opens to everybody those may buy whose code opens the presale. Absent or null: none. */
+  /**
+   * Epoch ms. From then until the sale opens to everybody, only buyers whose code opens the presale may buy.
+   * Absent or null: no presale.
+   */
   presaleAt?: number | null;
   /** Fixed when the event is published. Undefined means one partition. */
   partitions?: PartitionSetting[];

@@ -87,7 +87,7 @@ export async function dueListing(
   return rows[0]?.listing ?? null;
 }
 
-/** Keeps that a page was seen. False: the listing is another process's by now. */
+/** Records that a page was read. False: another process has taken over the listing. */
 export async function listingPage(
   db: Db,
   owner: string,

@@ -297,13 +297,16 @@ async function refund(
     metadata: { refund: command.reference, ...marked(installation) },
   };
   try {
-    const made = await stripe.refunds.create(params, options);
-    const view = refundViewOf(made);
+    const answer = await stripe.refunds.create(params, options);
+    const view = refundViewOf(answer);
     if (view.object !== command.object || view.amount !== command.amount) {
-      return unknown('server_error', `asked to refund ${command.object}, answered about ${made.id}`);
+      return unknown('server_error', `asked to refund ${command.object}, answered about ${answer.id}`);
     }
     if (view.status === 'failed') {
-      return { kind: 'refused', detail: `refund ${made.id} ${made.status}: ${made.failure_reason ?? ''}` };
+      return {
+        kind: 'refused',
+        detail: `refund ${answer.id} ${answer.status}: ${answer.failure_reason ?? ''}`,
+      };
     }
     return { kind: view.status === 'succeeded' ? 'done' : 'pending', refund: view };
   } catch (fault) {

@@ -93,10 +93,10 @@ function bowlOf(curve: StadiumCurve, rows: number, seats: number): Bowl {
   let left = rows;
   let boxesDepth: number | null = null;
   shares.forEach((share, i) => {
-    const own = i === shares.length - 1 ? left : Math.round(rows * share);
-    left -= own;
-    tiers.push({ no: i + 1, rows: own, depth });
-    depth += own * m.rowPitch + m.tierGap;
+    const tierRows = i === shares.length - 1 ? left : Math.round(rows * share);
+    left -= tierRows;
+    tiers.push({ no: i + 1, rows: tierRows, depth });
+    depth += tierRows * m.rowPitch + m.tierGap;
     if (i === 0 && boxes) {
       boxesDepth = depth;
       depth += m.boxDepth;
@@ -257,7 +257,7 @@ function standingZone(bowl: Bowl, capacity: number): PretixZone {
   const lower = bowl.tiers[0]!;
   const back = lower.depth + lower.rows * stadiumMetres.rowPitch;
   const sectors = [...bowl.standing];
-  // Small houses have their standing room on the grass in front of the stand, about half a square metre a person.
+  // Small venues have their standing room on the grass in front of the stand, about half a square metre a person.
   const half = Math.min(30, Math.max(5, Math.sqrt(capacity) * 0.6));
   let points: [number, number][] = [
     [-half, 38 - half * 0.7],

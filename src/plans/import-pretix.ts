@@ -264,7 +264,7 @@ function readRow(
   });
   const label = reader.text(row, 'row_number', path);
   const extras = reader.extras(row, keys.row, keys.rowKnown, path);
-  // Breaks that the file states belong to its own order, so that such a row is left in it.
+  // If the file states breaks, they refer to the order of the seats in the file, so the row keeps this order.
   const order = stated.some((at) => at !== undefined) ? null : orderAlongRow(seats);
   if (order) {
     findings.warn(

@@ -5,7 +5,7 @@ import { labelIsFine } from './labels.ts';
 
 export type JsonObject = Record<string, unknown>;
 
-/** No object of the format has more than a dozen. */
+/** No object of the format has more than a dozen keys. */
 const keysMax = 200;
 
 const poison = new Set(['__proto__', 'constructor', 'prototype']);

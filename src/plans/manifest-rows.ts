@@ -64,8 +64,8 @@ export function addSeat(section: LooseSection, label: string, record: number, se
 }
 
 /**
- * Without ids a label that comes twice is either another row of the same name (a whole block of at least two seats, listed
- * together) or a line that stands twice, which would be one chair sold twice.
+ * Without ids, a repeated label is either another row of the same name (a whole block of at least two seats,
+ * listed together) or a repeated line, which would sell one chair twice.
  */
 export function settleRepeats(section: LooseSection, findings: Findings): void {
   for (const instances of section.rows.values()) {

@@ -6,9 +6,9 @@ import { comparable } from './labels.ts';
 export function checkPlan(plan: SeatingPlan, findings: Findings): void {
   let seats = 0;
   for (const section of plan.sections) {
-    const own = section.rows.reduce((n, row) => n + row.seats.length, 0) + section.capacity;
-    seats += own;
-    if (own === 0) {
+    const count = section.rows.reduce((n, row) => n + row.seats.length, 0) + section.capacity;
+    seats += count;
+    if (count === 0) {
       findings.warn(
         'empty_section',
         'Sections without seats are kept; give them a capacity if people stand there.',

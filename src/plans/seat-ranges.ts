@@ -42,8 +42,9 @@ export function readSeatCell(cell: string): SeatCell | null {
 }
 
 /**
- * After which seats of a row without positions a gap must be assumed: where the number jumps farther than the row's usual
- * step. Odd and even sides step by two; a turn in the middle (5 3 1 2 4 6) is no jump; labels that are no numbers tell nothing.
+ * After which seats of a row without positions a gap must be assumed: where the number jumps farther than the
+ * row's usual step. Odd and even sides step by two. A turn in the middle (5 3 1 2 4 6) is not a jump. Labels
+ * that are not numbers say nothing about gaps.
  */
 export function jumpsInRow(labels: readonly string[]): boolean[] {
   if (labels.length < 3) return labels.map(() => false);

@@ -43,9 +43,9 @@ export function createStadiumCurve(halfLength: number, halfWidth: number): Stadi
         way[i - 1]! + Math.hypot(points[i]![0] - points[i - 1]![0], points[i]![1] - points[i - 1]![1]),
       );
     }
-    const made = { points, way };
-    rings.set(depth, made);
-    return made;
+    const created = { points, way };
+    rings.set(depth, created);
+    return created;
   };
 
   const pointAt = (depth: number, distance: number): [number, number] => {

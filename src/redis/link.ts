@@ -79,7 +79,7 @@ export function openLink({ address, clock, onChange }: LinkOptions): RedisLink {
     ended = reason;
     if (redis.status !== 'end') {
       redis.disconnect();
-      // Not politely: what a frozen server still owes has been given up.
+      // Not closed politely, because the answers that a frozen server still owes have been given up.
       redis.stream?.destroy();
     }
     questions.abandon(outcomeUnknown(at, reason));

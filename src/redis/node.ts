@@ -69,7 +69,8 @@ export function createNode(options: NodeOptions): RedisNode {
   };
   const retry = (): void => {
     if (closed) return;
-    // Half of it by chance: processes that lost the same server do not come back at the same instant.
+    // Half of the delay is random, so that processes that lost the same server do not come back at the same
+    // instant.
     const wait = delayMs / 2 + random.int(delayMs / 2 + 1);
     delayMs = Math.min(delayMs * 2, delayMaxMs);
     cancel = clock.after(wait, open);

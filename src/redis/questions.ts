@@ -46,7 +46,7 @@ export function createQuestions({ clock, timeout, onChange, onTick }: QuestionsO
   const tick = (): void => {
     const lag = clock.monotonic() - (planned ?? 0);
     planned = undefined;
-    // Time in which this process could neither send nor hear is not Redis's.
+    // Time in which this process could neither send nor receive is not counted against Redis.
     if (lag > lateMs) for (const question of open) question.due += lag;
     // Answers that have arrived are read between the timers and the immediates, so before this judgement.
     setImmediate(judge);

@@ -39,7 +39,7 @@ export interface RedisServer {
   stop(): Promise<void>;
   /** For trying what its loss does: killed at once, and gone until `start`. */
   kill(): Promise<void>;
-  /** Stopped in its tracks: connections stay open and nothing answers. `thaw` lets it go on. */
+  /** Suspends the server: connections stay open and nothing answers. `thaw` resumes it. */
   freeze(): void;
   thaw(): void;
   /** After `kill`: the same address, an empty memory. */

@@ -1,6 +1,3 @@
-export { createRedisStore } from './client.ts';
-export { RedisFault, type RedisReason } from './faults.ts';
-
 /**
  * One Redis (or Valkey): a single server, or a cluster reached through any of its nodes. Calls scripts by their SHA, on the
  * node that serves the keys' hash tag, and only on a node whose run is trusted for that tag: one that was

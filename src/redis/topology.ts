@@ -34,7 +34,7 @@ const mapRetryMs = 150;
 /** A node without slots any more still owes answers. */
 const leaveMs = 1_000;
 
-/** Whether it is one server or a cluster, the first node that answers tells. */
+/** The first node that answers tells whether this is one server or a cluster. */
 export function createTopology(options: TopologyOptions): Topology {
   const { name, log } = options;
   const nodes = createNodes(options, changed);
@@ -128,7 +128,7 @@ function createNodes(options: TopologyOptions, onChange: (node: RedisNode) => vo
       username,
       password,
     };
-    const made = createNode({
+    const created = createNode({
       address,
       clock,
       random,
@@ -136,8 +136,8 @@ function createNodes(options: TopologyOptions, onChange: (node: RedisNode) => vo
         if (known.get(at) === node) onChange(node);
       },
     });
-    known.set(at, made);
-    return made;
+    known.set(at, created);
+    return created;
   };
   return {
     at: nodeAt,

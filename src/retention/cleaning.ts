@@ -5,7 +5,10 @@ import type { Loops } from '../runtime/loops.ts';
 
 const gapMs = 10 * 60_000;
 const cleaningLateMs = 5 * 60_000;
-/** A statement holds locks on so many rows, and a pass ends after so many of them: a flood is cleaned away over several. */
+/**
+ * A statement locks at most `batchMax` rows, and a pass runs at most `batchesMax` statements. A large backlog
+ * is deleted over several passes.
+ */
 const batchMax = 1_000;
 const batchesMax = 100;
 

@@ -122,7 +122,9 @@ const whys: Record<Unforgettable, string> = {
   event_not_over: 'has valid tickets, and the event is not over',
 };
 
-/** Why nothing was forgotten, for people: a line an order. */
-export function unforgettableLines(outcome: ForgetOutcome & { kind: 'refused' }): string[] {
-  return outcome.orders.map(({ order, event, why }) => `order ${order} of ${event} ${whys[why]}`);
+/** Why nothing was forgotten, for people: one line for each order. */
+export function unforgettableLines({
+  orders,
+}: Pick<ForgetOutcome & { kind: 'refused' }, 'orders'>): string[] {
+  return orders.map(({ order, event, why }) => `order ${order} of ${event} ${whys[why]}`);
 }

@@ -81,13 +81,13 @@ export interface Config {
     readonly mailbox: boolean;
     readonly from: { readonly name: string; readonly address: string };
   };
-  /** IANA name: the house's clock, in which pages, mails and tickets give the times of its events. */
+  /** IANA name: the venue's clock, in which pages, mails and tickets give the times of its events. */
   readonly timeZone: string;
   readonly webhooks: {
     /** Webhooks may go to addresses that are not on the public internet. */
     readonly privateAllowed: boolean;
   };
-  /** Allowed, but worth a sentence at start. */
+  /** Sentences, shown at start, about settings that are allowed but need attention. */
   readonly warnings: readonly string[];
 }
 
@@ -166,7 +166,7 @@ const variables = {
     otherwise: '`.data` in the checkout',
     parse: (text) => {
       const value = path.resolve(text);
-      // Node's recursive mkdir never returns from there.
+      // For a folder in one of these, Node's recursive mkdir never returns.
       if (/^\/(proc|sys|dev)(\/|$)/.test(value))
         return { problem: 'is in a folder where nothing can be stored' };
       return { value };
@@ -220,7 +220,7 @@ const variables = {
     parse: (text) => ({ value: path.resolve(text) }),
   }),
   ONSALE_PROVIDER_EVENTS_DAYS: variable({
-    // Stripe delivers for three days and shows an event for 30: so long a repeat is known for one.
+    // Stripe delivers an event for three days and shows it for 30. For that long a repeat is recognised.
     doc: 'For how many days the provider’s events are kept after they were processed, 4 to 3650. A repeat of a deleted one is harmless: its payment is checked again.',
     otherwise: `${providerEventsDays}`,
     parse: (text) => wholeNumber(text, 4, 3_650),

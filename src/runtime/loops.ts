@@ -85,14 +85,14 @@ export function createLoops(options: {
   });
   return {
     run(wanted) {
-      const made = runLoop(wanted, options);
-      running.add(made);
+      const created = runLoop(wanted, options);
+      running.add(created);
       const stop = async (): Promise<void> => {
-        await made.loop.stop();
-        running.delete(made);
+        await created.loop.stop();
+        running.delete(created);
       };
       shutdown?.add(wanted.name, stop, stopWithinMs);
-      return { wake: made.loop.wake, stop };
+      return { wake: created.loop.wake, stop };
     },
     observe: (read) => void others.push(read),
     health: () => [...[...running].map(({ health }) => health()), ...others.flatMap((read) => read())],

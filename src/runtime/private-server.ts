@@ -5,7 +5,7 @@ import path from 'node:path';
 
 // Shared by the private Postgres and the private Redis: their folders, their processes, and who may use them.
 
-/** Where root puts what must be readable by the server's user although the checkout is not. */
+/** Where root puts what the server's user must be able to read when that user cannot read the checkout. */
 export const systemDir = '/var/lib/onsale';
 
 /** A folder for the cluster of a data folder that the server's user cannot reach; one per data folder. */

@@ -49,7 +49,7 @@ export function createShutdown(options: {
   const { clock, log } = options;
   const signals = options.signals ?? process;
   const requested = new AbortController();
-  // Requests that wait listen too, as many as there are.
+  // Each waiting request also listens to this signal, so the number of listeners is not limited.
   setMaxListeners(0, requested.signal);
   const closers: { name: string; close: () => Promise<void> | void; withinMs: number }[] = [];
   let stopping: Promise<ShutdownEnd> | undefined;
@@ -132,7 +132,7 @@ export function createShutdown(options: {
   };
 }
 
-/** Under nohup the hang-up is to be survived; listening for it would undo that. */
+/** Under nohup the process has to survive a hang-up. Listening for the signal would undo that. */
 function hangupIsIgnored(): boolean {
   const status = '/proc/self/status';
   const mask = existsSync(status) && /^SigIgn:\s*([\da-f]+)$/m.exec(readFileSync(status, 'utf8'))?.[1];

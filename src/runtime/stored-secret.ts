@@ -10,7 +10,7 @@ export function storedSecret(dataDir: string, name: string, random: Random, leng
   return madeOrStoredSecret(dataDir, name, random, length).secret;
 }
 
-/** The same, and whether this call made it. */
+/** As `storedSecret`, but also tells whether this call made the secret. */
 export function madeOrStoredSecret(
   dataDir: string,
   name: string,
@@ -26,7 +26,7 @@ export function madeOrStoredSecret(
   fs.writeFileSync(partial, `${Buffer.from(random.bytes(length)).toString('base64url')}\n`, { mode: 0o600 });
   let isNew = true;
   try {
-    // A link is whole or not there, and refuses to replace what another process made meanwhile.
+    // A link appears whole or not at all, and does not replace a file that another process made meanwhile.
     fs.linkSync(partial, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

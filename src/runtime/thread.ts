@@ -66,9 +66,9 @@ export function createThread<Request, Answer, Progress = never>(
   let last = 0;
 
   function begin(): Worker {
-    const made = startWorker(options);
-    made.unref();
-    made.on('message', (message: Message) => {
+    const thread = startWorker(options);
+    thread.unref();
+    thread.on('message', (message: Message) => {
       const asked = waiting.get(message.id);
       if ('progress' in message) return asked?.onProgress?.(message.progress as never);
       waiting.delete(message.id);
@@ -77,7 +77,7 @@ export function createThread<Request, Answer, Progress = never>(
     });
     // The first of those that wait was being worked on; the others can be asked again.
     const end = (reason: string): void => {
-      if (worker !== made) return;
+      if (worker !== thread) return;
       worker = undefined;
       const [running, ...others] = waiting.values();
       waiting.clear();
@@ -85,9 +85,9 @@ export function createThread<Request, Answer, Progress = never>(
       running?.reject(new ThreadEnded(sentence));
       for (const asked of others) asked.reject(new ThreadBusy(sentence));
     };
-    made.on('error', (error) => end(error.message));
-    made.on('exit', (code) => end(`exit code ${code}`));
-    return made;
+    thread.on('error', (error) => end(error.message));
+    thread.on('exit', (code) => end(`exit code ${code}`));
+    return thread;
   }
 
   async function ask(request: Request, onProgress?: (progress: Progress) => void): Promise<Answer> {
@@ -122,8 +122,10 @@ export function serveThread<Request, Answer, Progress = never>(
   let turn: Promise<void> = Promise.resolve();
   const serve = async (id: number, request: Request): Promise<void> => {
     try {
-      const made = await answer(request, (progress) => port.postMessage({ id, progress } satisfies Message));
-      port.postMessage({ id, answer: made } satisfies Message);
+      const result = await answer(request, (progress) =>
+        port.postMessage({ id, progress } satisfies Message),
+      );
+      port.postMessage({ id, answer: result } satisfies Message);
     } catch (error) {
       const { message } = error as Error;
       const failure = error instanceof StoreFault ? { message, code: error.code } : { message };
@@ -139,7 +141,10 @@ function errorOf({ message, code }: Failure): Error {
   return code === undefined ? new Error(message) : new StoreFault(code, message);
 }
 
-/** Uncompiled sources need their loader in the thread too: Node applies none from the command line there. */
+/**
+ * Uncompiled sources need their loader in the thread too, because Node does not apply the command line's
+ * loader there.
+ */
 function startWorker({ file, workerData, resourceLimits }: ThreadOptions): Worker {
   const language = path.extname(import.meta.filename);
   if (language !== '.ts') return new Worker(`${file}${language}`, { workerData, resourceLimits });

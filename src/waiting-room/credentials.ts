@@ -70,7 +70,9 @@ export interface SigningKeys {
 }
 
 export interface CredentialOptions {
-  /** At least 32 bytes of a strong random source; a single secret is key 0 and the identity. */
+  /**
+   * At least 32 bytes from a strong random source. A single secret serves both as key 0 and as `identity`.
+   */
   secret: Uint8Array | SigningKeys;
   random: Random;
   /** Judges expiry only, which is coarse by nature; the stores' clocks decide everything exact. */
@@ -93,7 +95,7 @@ const maskedBytes = 6;
 const partitionsEnd = 32;
 /** Longer than any text we sign: refused before any work is done on it. */
 const textMax = 1_400;
-/** A place in line outlives months of a slow sale, yet no ticket is valid for ever. */
+/** A place in line must last through a slow sale of several months, but no ticket is valid for ever. */
 export const ticketLifeMs = 180 * 24 * 3_600_000;
 
 export function createCredentials(options: CredentialOptions) {
@@ -144,10 +146,10 @@ export function createCredentials(options: CredentialOptions) {
       partition: head[5]!,
       with(event: EventNo, partition: PartitionNo): HoldId {
         assert(partition >= 0 && partition < partitionsEnd, 'a partition that fits into an id');
-        const made = Buffer.alloc(maskedBytes);
-        made.writeUInt32BE(event);
-        made[5] = partition;
-        for (const [i, byte] of made.entries()) name[i] = byte ^ mask[i]!;
+        const clear = Buffer.alloc(maskedBytes);
+        clear.writeUInt32BE(event);
+        clear[5] = partition;
+        for (const [i, byte] of clear.entries()) name[i] = byte ^ mask[i]!;
         return uuidText(name);
       },
     };
@@ -305,7 +307,7 @@ export function visitorOf(secret: string): Visitor | null {
 
 function refused(found: Bearer, bearer: Bearer): Invalid | null {
   if (found.event !== bearer.event) return { kind: 'invalid', reason: 'event' };
-  // Not secret: the visitor's name stands readable in the text itself.
+  // Need not be compared like a secret: the text itself contains the visitor's name in readable form.
   if (found.visitor !== bearer.visitor) return { kind: 'invalid', reason: 'visitor' };
   return null;
 }

@@ -12,8 +12,8 @@ const blockBytes = 64;
 const textMax = 4_096;
 
 /**
- * HMAC-SHA256 as RFC 2104 writes it, by two hashes of one call each: node's `createHmac` makes an object a text, which
- * takes three times as long, and a hold needs six of them.
+ * HMAC-SHA256 as in RFC 2104, by two hashes of one call each. Node's `createHmac` makes an object for each
+ * text, which takes three times as long, and a hold needs six of them.
  */
 export function createMac(key: Uint8Array): Mac {
   assert(key.length > 0 && key.length <= blockBytes, 'a key is no longer than a block');

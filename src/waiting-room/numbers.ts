@@ -15,7 +15,7 @@ export interface NumberStore {
   look(at: ShardEpoch & { floor: number; since: number }): Promise<LookOutcome>;
   /** Which epoch the shard knows there; 0: none. Tests that it can write. May be asked under any epoch, also before the first. */
   probe(event: EventNo, shard: number): Promise<{ epoch: number }>;
-  /** Begins to issue from `last` on. Once an epoch: never called again for it, whatever became of the answer. */
+  /** Begins to issue from `last` on. Called only once for an epoch, even if the answer was lost. */
   open(at: ShardEpoch & { last: number; ceiling: number }): Promise<{ kind: 'opened' } | StaleNumbers>;
   /** Uses only servers with these run ids for the shard from now on; null uses none. */
   trust(event: EventNo, shard: number, runIds: readonly string[] | null): void;

@@ -55,11 +55,11 @@ export async function reportQueue(db: Db, event: number): Promise<QueueReport> {
   const shards = rows.map((row): ShardReport => {
     const arrivals = row.seconds.map((second, index) => ({ second, last: row.lasts[index]! }));
     const moves = row.moved.map((at, index) => ({ at, frontier: row.frontiers[index]! }));
-    const own = cellsOf({ shard: row.shard, arrivals, moves, gaps: row.gaps });
-    for (const cell of own) cells.push(cell);
+    const ofShard = cellsOf({ shard: row.shard, arrivals, moves, gaps: row.gaps });
+    for (const cell of ofShard) cells.push(cell);
     const unknown = row.gaps.reduce((sum, [first, last]) => sum + last - first + 1, 0);
     const busiest = busiestOf(arrivals, row.gaps);
-    const called = own.reduce((sum, { count }) => sum + count, 0);
+    const called = ofShard.reduce((sum, { count }) => sum + count, 0);
     return { shard: row.shard, issued: row.last - unknown, called, unknown, busiest };
   });
   const clockDifferenceMs = Math.ceil(Math.max(0, ...rows.map(({ skew }) => skew ?? 0)));

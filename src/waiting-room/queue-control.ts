@@ -13,7 +13,7 @@ export interface QueueControl {
   read(event: EventNo, notBefore?: number): Promise<QueueReading>;
   /** Raises the ceiling for the epoch, ahead of use. Returns null if the epoch is over. */
   raise(at: ShardEpoch, last: number, step: number): Promise<number | null>;
-  /** The leader writes what it read in Redis. False: another term or epoch rules. */
+  /** The leader records what it read in Redis. False: another term or epoch is in force. */
   note(at: ShardEpoch, term: number, looked: Looked): Promise<boolean>;
   /** Hands numbering to Redis under a new epoch, which the caller then opens there, once. */
   toRedis(command: ToRedisCommand): Promise<ToRedisOutcome>;
@@ -27,7 +27,9 @@ export interface QueueControl {
    * process reports the same within `witnessMs`. Idempotent: an epoch that is over answers `already`.
    */
   toPostgres(command: ToPostgresCommand): Promise<'turned' | 'noted' | 'already' | 'other_term'>;
-  /** Tells the highest number that this process got under an epoch that is over: the gap begins behind it. */
+  /**
+   * Reports the highest number that this process got under an epoch that has ended. The gap begins after it.
+   */
   seen(at: ShardEpoch, number: number): Promise<void>;
 }
 
@@ -92,7 +94,10 @@ export interface ToPostgresCommand extends ShardEpoch {
 const freshMs = 900;
 /** Two processes' reports within this long are two witnesses of the same. */
 export const queueWitnessMs = 5_000;
-/** Redis is not given the numbering again sooner: one that comes and goes must not leave a gap each time. */
+/**
+ * Redis is not given the numbering again before this time is over, because a Redis that fails repeatedly must
+ * not leave a gap each time.
+ */
 export const queueSettleMs = 30_000;
 /** How far a Redis's clock may be from Postgres's when it is given the numbering: order across shards is by these clocks. */
 export const queueSkewMaxMs = 500;

@@ -16,7 +16,7 @@ export interface QueuePatience {
 }
 
 const backoffMaxMs = 60_000;
-/** So long on Redis makes up for one failure. */
+/** After this long on Redis, one failure is forgiven. */
 const forgivenAfterMs = 60_000;
 const shardsMax = 10_000;
 
@@ -41,13 +41,13 @@ export function createQueuePatience(options: {
   const tried = new Map<string, Tried>();
 
   function triedOf(shard: string): Tried {
-    let mine = tried.get(shard);
-    if (!mine) {
+    let entry = tried.get(shard);
+    if (!entry) {
       if (tried.size >= shardsMax) tried.clear();
-      mine = { failures: 0, dueAt: Number.NEGATIVE_INFINITY, wellSince: null, complaint: null };
-      tried.set(shard, mine);
+      entry = { failures: 0, dueAt: Number.NEGATIVE_INFINITY, wellSince: null, complaint: null };
+      tried.set(shard, entry);
     }
-    return mine;
+    return entry;
   }
 
   return {
@@ -56,18 +56,18 @@ export function createQueuePatience(options: {
       triedOf(shard).wellSince = clock.monotonic();
     },
     failed(shard) {
-      const mine = triedOf(shard);
+      const entry = triedOf(shard);
       const now = clock.monotonic();
-      const forgiven = mine.wellSince === null ? 0 : Math.floor((now - mine.wellSince) / forgivenAfterMs);
-      mine.failures = Math.max(0, mine.failures - forgiven) + 1;
-      mine.wellSince = null;
-      const waitMs = mine.failures === 1 ? 0 : Math.min(backoffMaxMs, firstMs * 2 ** (mine.failures - 2));
-      mine.dueAt = now + waitMs;
+      const forgiven = entry.wellSince === null ? 0 : Math.floor((now - entry.wellSince) / forgivenAfterMs);
+      entry.failures = Math.max(0, entry.failures - forgiven) + 1;
+      entry.wellSince = null;
+      const waitMs = entry.failures === 1 ? 0 : Math.min(backoffMaxMs, firstMs * 2 ** (entry.failures - 2));
+      entry.dueAt = now + waitMs;
     },
     isNews(shard, complaint) {
-      const mine = triedOf(shard);
-      const isNew = mine.complaint !== complaint;
-      mine.complaint = complaint;
+      const entry = triedOf(shard);
+      const isNew = entry.complaint !== complaint;
+      entry.complaint = complaint;
       return isNew;
     },
   };

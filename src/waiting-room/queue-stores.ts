@@ -215,8 +215,9 @@ export function createQueueStores(options: QueueStoresOptions): QueueStores {
 }
 
 /**
- * The server that a shard belongs to: dealt out in turn, the default one first. Servers that are only there for partitions
- * pinned to them number nothing by themselves: without a default one the numbers come from Postgres.
+ * The server that a shard belongs to. Shards are dealt out to the servers in turn, the default one first.
+ * Without a default server the numbers come from Postgres, because the other servers are only there for
+ * partitions that are pinned to them.
  */
 function dealtOut(names: readonly string[]): (shard: number) => string | null {
   if (!names.includes(defaultRedis)) return () => null;

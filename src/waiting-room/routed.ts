@@ -90,67 +90,67 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
     return fresh;
   }
 
-  function stepOf(mine: Followed): number {
-    const [first] = mine.marks;
+  function stepOf(entry: Followed): number {
+    const [first] = entry.marks;
     const ms = first ? clock.monotonic() - first.at : 0;
-    const rate = first && ms > 0 ? ((mine.seen - first.seen) * 1000) / Math.max(ms, marksEveryMs) : 0;
+    const rate = first && ms > 0 ? ((entry.seen - first.seen) * 1000) / Math.max(ms, marksEveryMs) : 0;
     return Math.round(Math.min(stepMax, Math.max(ceilingStep, rate * aheadSeconds)));
   }
 
-  function noteSeen(mine: Followed, last: number): void {
-    mine.seen = Math.max(mine.seen, last);
+  function noteSeen(entry: Followed, last: number): void {
+    entry.seen = Math.max(entry.seen, last);
     const now = clock.monotonic();
-    const newest = mine.marks.at(-1);
+    const newest = entry.marks.at(-1);
     if (newest && now - newest.at < marksEveryMs) return;
-    mine.marks.push({ at: now, seen: mine.seen });
-    while (mine.marks.length > 1 && mine.marks[0]!.at < now - aheadSeconds * 1000) mine.marks.shift();
+    entry.marks.push({ at: now, seen: entry.seen });
+    while (entry.marks.length > 1 && entry.marks[0]!.at < now - aheadSeconds * 1000) entry.marks.shift();
   }
 
   /** Raises the ceiling once at a time; all callers wait for the same raise. */
-  function raise(mine: Followed): Promise<void> {
-    mine.raising ??= control
-      .raise(mine.at, mine.seen, stepOf(mine))
+  function raise(entry: Followed): Promise<void> {
+    entry.raising ??= control
+      .raise(entry.at, entry.seen, stepOf(entry))
       .then((ceiling) => {
-        if (ceiling !== null) mine.ceiling = Math.max(mine.ceiling, ceiling);
+        if (ceiling !== null) entry.ceiling = Math.max(entry.ceiling, ceiling);
       })
       .finally(() => {
-        mine.raising = null;
+        entry.raising = null;
       });
-    return mine.raising;
+    return entry.raising;
   }
 
-  async function drawOnce(mine: Followed, row: ShardRow, visitors: Visitor[]): Promise<DrawOutcome> {
+  async function drawOnce(entry: Followed, row: ShardRow, visitors: Visitor[]): Promise<DrawOutcome> {
     const store = row.store === null ? undefined : numbers.get(row.store);
     if (!store) throw new StoreFault('store_unavailable', `no Redis named ${row.store} is configured here`);
-    const floor = Math.max(row.last, mine.seen);
-    const outcome = await store.draw({ ...mine.at, ceiling: mine.ceiling, floor, visitors });
+    const floor = Math.max(row.last, entry.seen);
+    const outcome = await store.draw({ ...entry.at, ceiling: entry.ceiling, floor, visitors });
     if (outcome.kind === 'drawn') {
-      noteSeen(mine, outcome.last);
-      mine.ceiling = Math.max(mine.ceiling, outcome.ceiling);
-      if (mine.ceiling - mine.seen < stepOf(mine) / 2) {
-        raise(mine).catch((err) =>
-          log.warn({ err, ...mine.at }, 'the ceiling could not be raised ahead of use'),
+      noteSeen(entry, outcome.last);
+      entry.ceiling = Math.max(entry.ceiling, outcome.ceiling);
+      if (entry.ceiling - entry.seen < stepOf(entry) / 2) {
+        raise(entry).catch((err) =>
+          log.warn({ err, ...entry.at }, 'the ceiling could not be raised ahead of use'),
         );
       }
     }
     return outcome;
   }
 
-  async function joinInRedis(mine: Followed, row: ShardRow, visitors: Visitor[]): Promise<JoinOutcome[]> {
+  async function joinInRedis(entry: Followed, row: ShardRow, visitors: Visitor[]): Promise<JoinOutcome[]> {
     const answers = new Map<number, JoinOutcome>();
     // The reading is older than what this process knows.
-    if (mine.at.epoch !== row.epoch) return retryAll(visitors);
+    if (entry.at.epoch !== row.epoch) return retryAll(visitors);
     try {
       for (let draw = 0; draw < drawsMax && answers.size < visitors.length; draw++) {
-        if (draw > 0) await raise(mine);
+        if (draw > 0) await raise(entry);
         const open = visitors.map((_, index) => index).filter((index) => !answers.has(index));
         const outcome = await drawOnce(
-          mine,
+          entry,
           row,
           open.map((index) => visitors[index]!),
         );
         if (outcome.kind === 'stale') {
-          report(mine, row, `knows epoch ${outcome.epoch}`);
+          report(entry, row, `knows epoch ${outcome.epoch}`);
           break;
         }
         open.forEach((index, nth) => {
@@ -161,26 +161,26 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
     } catch (fault) {
       if (!(fault instanceof StoreFault)) throw fault;
       // Busy: the shard's slot moves to another node of its cluster.
-      if (fault.code !== 'store_busy') report(mine, row, fault.message);
+      if (fault.code !== 'store_busy') report(entry, row, fault.message);
     }
     return visitors.map((_, index) => answers.get(index) ?? { kind: 'retry', afterMs: retryAfterMs });
   }
 
-  function report(mine: Followed, row: ShardRow, reason: string): void {
+  function report(entry: Followed, row: ShardRow, reason: string): void {
     const now = clock.monotonic();
-    if (row.sinceMs < handoverMs || now - mine.reportedAt < reportEveryMs) return;
-    mine.reportedAt = now;
-    const command = { ...mine.at, term: null, reporter: owner, reason, seen: mine.seen, step: ceilingStep };
+    if (row.sinceMs < handoverMs || now - entry.reportedAt < reportEveryMs) return;
+    entry.reportedAt = now;
+    const command = { ...entry.at, term: null, reporter: owner, reason, seen: entry.seen, step: ceilingStep };
     const turn = async (): Promise<void> => {
       // On a row read after what was seen: an old one may name an epoch that is over.
-      const fresh = (await control.read(mine.at.event, now)).shards[mine.at.shard];
-      if (fresh?.mode !== 'redis' || fresh.epoch !== mine.at.epoch) return;
+      const fresh = (await control.read(entry.at.event, now)).shards[entry.at.shard];
+      if (fresh?.mode !== 'redis' || fresh.epoch !== entry.at.epoch) return;
       const outcome = await control.toPostgres(command);
-      if (mine.reported !== outcome)
-        log.warn({ ...mine.at, reason, outcome }, 'Redis does not issue numbers');
-      mine.reported = outcome;
+      if (entry.reported !== outcome)
+        log.warn({ ...entry.at, reason, outcome }, 'Redis does not issue numbers');
+      entry.reported = outcome;
     };
-    turn().catch((err) => log.warn({ err, ...mine.at, reason }, 'the loss of Redis could not be reported'));
+    turn().catch((err) => log.warn({ err, ...entry.at, reason }, 'the loss of Redis could not be reported'));
   }
 
   async function joinBy(
@@ -191,11 +191,11 @@ export function createRoutedWaitingRoom(options: RoutedWaitingRoomOptions): Wait
   ): Promise<JoinOutcome[]> {
     const row = shards[shard];
     assert(row?.shard === shard, `shard ${shard} exists`);
-    const mine = follow(event, row);
+    const entry = follow(event, row);
     if (row.mode === 'postgres') return postgres.join(event, shard, visitors);
     if (!allows(phase, 'join')) return visitors.map(() => ({ kind: 'not_open', phase, opensAt }));
     await wake(event);
-    return joinInRedis(mine, row, visitors);
+    return joinInRedis(entry, row, visitors);
   }
 
   return {

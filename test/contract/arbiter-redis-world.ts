@@ -7,7 +7,8 @@ import type { RebuildableArbiter, StoredHold } from '../../src/inventory/modes.t
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
 import { heldStates } from '../../src/inventory/redis/codes.ts';
 import { partitionKeys, partitionTag } from '../../src/inventory/redis/scripts.ts';
-import { createRedisStore, type RedisStore } from '../../src/redis/store.ts';
+import { createRedisStore } from '../../src/redis/client.ts';
+import type { RedisStore } from '../../src/redis/store.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import type { TestRedis } from '../support/redis.ts';

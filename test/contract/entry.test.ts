@@ -143,7 +143,7 @@ test('no ticket of a cancelled event, no unpaid ticket, and no ticket outside th
 const undo = (event: number, ticket: string, at: number | null = null) =>
   undoEntry(db, { event, ticket, at, reason: 'the wrong one', actor: 'steward' });
 
-test('a check-in that was a mistake is taken back once, with its reason in the audit log; the ticket lets in again', async () => {
+test('a check-in that was a mistake is taken back once, with its reason in the log of actions; the ticket lets in again', async () => {
   const { event, tickets } = await sold([1, 2]);
   const [ticket] = tickets as [string];
   assert.equal((await undo(event, ticket)).kind, 'not_entered');
@@ -210,7 +210,8 @@ test('scans of gates without a network: the earliest use counts in whatever orde
   const used = await enter(event, twice, 'West', 'again');
   assert.ok(used.kind === 'used' && used.at === early.at && used.gate === 'Gate early');
 
-  // Refunded after it was scanned: rightly let in. Scanned after that: it was valid no more.
+  // The scan before the refund was rightly let in. At the scan after the refund the ticket was no longer
+  // valid.
   const before = scan(back, 'before', Date.now());
   await refund(order, [back]);
   const after = scan(back, 'after', Date.now() + 60_000);

@@ -143,7 +143,7 @@ test('the whole journey by keyboard alone: the map by arrow keys, no pointer at 
   await page.keyboard.press('Enter');
   await page.getByText('1 seat chosen').first().waitFor();
   await page.keyboard.press('Escape');
-  await spoken.getByText('Whole house shown.').waitFor();
+  await spoken.getByText('Whole venue shown.').waitFor();
   await tabTo(focusSays('Hold this seat'), 'the hold button');
   await page.keyboard.press('Enter');
 

@@ -60,7 +60,7 @@ test('picked across parts that are sold apart: the page says so before it asks, 
     await tick(page, '102', 1);
     await page.getByText('Sold in separate parts').first().waitFor();
     await page.getByRole('button', { name: 'Keep 1 seat in Section 102' }).click();
-    await page.getByText('another part of the house than those you hold').first().waitFor();
+    await page.getByText('another part of the venue than those you hold').first().waitFor();
     await assertAccessible(page, `another part at ${viewport.width}`);
     await page.getByRole('button', { name: 'Hold these, give mine back' }).click();
     await page.getByText('Your seats were changed.').first().waitFor();

@@ -90,17 +90,17 @@ test('W5: the last seat is sold while a visitor waits: their phone says so, and 
   await page.getByRole('button', { name: 'Join the line' }).click();
   await page.getByRole('heading', { name: 'You are in the line' }).waitFor();
   await assertAccessible(page, 'waiting');
-  await sellTheHouse(app);
+  await sellAllSeats(app);
   await page.getByRole('heading', { name: 'Sold out' }).waitFor({ timeout: 40_000 });
   await page.locator('main').getByText('Nothing was charged').first().waitFor();
   await assertAccessible(page, 'sold out');
 });
 
 /** Buyers who did not come through the line buy section after section. */
-async function sellTheHouse(app: TestApp): Promise<void> {
+async function sellAllSeats(app: TestApp): Promise<void> {
   const record = await app.app.events.find(app.event);
   assert.ok(record);
-  const { layout } = await app.app.events.house(record);
+  const { layout } = await app.app.events.venue(record);
   for (const section of layout.sections) {
     const seats = section.seats.flatMap(([first, count]) =>
       Array.from({ length: count }, (_, i) => first + i),

@@ -53,7 +53,7 @@ test('an organiser decides about a partly captured payment by keyboard, on a pho
   await assertAccessible(page, 'payments that need a decision');
   await picture('list-1280');
 
-  // An action with a note: the note has the focus next, and nothing is done without it.
+  // An action that needs a note: the note gets the focus next, and nothing is done while it is empty.
   await page
     .getByRole('button', { name: /^Accept the captured amount/ })
     .first()

@@ -78,7 +78,7 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
     `SELECT count(*)::integer AS closed FROM orders WHERE state = 'closed' AND event_no = $1`,
     [stage.event],
   );
-  // In a large house some of them meet their own deadline first.
+  // In a large venue some of them meet their own deadline first.
   assert.equal(unpaid!.closed, 10);
   assert.equal(
     Object.values(first.refunds).reduce((sum, one) => sum + one.refunds, 0),

@@ -59,11 +59,14 @@ async function purchase(served: ServedEvent, buyer: Buyer): Promise<string> {
   if (order.status !== 201 && order.status !== 200) return `order ${order.body.code}`;
   const id = order.body.order;
   let paid = await insist(() => buyer.pay(id, 'pm_card_visa', payKey));
-  for (let looks = 0; paid.status !== 200 && looks < 120; looks++) {
+  const isUnpaid = () => paid.status === 200 && paid.body.state === 'reserved';
+  for (let looks = 0; (paid.status !== 200 || isUnpaid()) && looks < 120; looks++) {
     await pause(250, 'a page paces its looks');
-    paid = await insist(() => buyer.refresh(id));
+    // Nothing is under way: the payment never arrived, and is sent again.
+    const again = isUnpaid();
+    paid = await insist(() => (again ? buyer.pay(id, 'pm_card_visa') : buyer.refresh(id)));
   }
-  if (paid.status !== 200) return `payment ${paid.body.code ?? paid.status}`;
+  if (paid.status !== 200 || isUnpaid()) return `payment ${paid.body.code ?? paid.status}`;
   if (paid.body.state === 'paid') {
     const { tickets } = (await insist(() => buyer.tickets(id))).body;
     assert.equal(tickets.length, 1, 'a paid order has its tickets');

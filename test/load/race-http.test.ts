@@ -69,7 +69,7 @@ async function keepOnly(app: ServedEvent, count: number): Promise<number[]> {
     [app.eventNo, count],
   );
   const hot = rows.map((row) => row.seat_no as number);
-  assert.equal(hot.length, count, 'the house has such a section');
+  assert.equal(hot.length, count, 'the venue has such a section');
   await app.database.query(
     `SELECT count(*) FROM seats_block($1, 'test', 'not part of the storm',
        ARRAY(SELECT seat_no FROM seats WHERE event_no = $1 AND NOT seat_no = ANY ($2)))`,

@@ -3,7 +3,7 @@ import { admissionSettingsDefault } from '../../src/core/admission.ts';
 import { until } from '../support/app.ts';
 import { startRedisApp } from '../support/redis-app.ts';
 
-// The bound: open sessions × share who hold × seats per hold ≤ seats free.
+// The bound: open sessions × share of sessions that hold × seats per hold ≤ free seats.
 test('the leader learns from holds in Redis how many seats a session takes', {
   timeout: 60_000,
 }, async (t) => {

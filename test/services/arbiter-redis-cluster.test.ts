@@ -192,7 +192,8 @@ async function migrateUnder(
   let halves = 0;
   await cluster!.migrateSlot(tag, target, async (left) => {
     whole ||= left;
-    // Whole here, or whole there and asked for by ASK, it is answered; half here and half there it is not, for that long.
+    // The partition is answered while it is wholly on the old node, or wholly on the new node and asked for
+    // by ASK. While it is half on each node, it is not answered.
     if (left === whole || left === 0) await claims.more(5);
     else halves += Number(await claims.isBusy());
   });

@@ -43,9 +43,9 @@ interface Stage {
   world: ModesWorld;
   tag: string;
   prefix: string;
-  /** The arbiters of the processes, through the router. */
+  /** The arbiter of each process, called through the router. */
   routed: Arbiter[];
-  /** Without the router, of the first process. */
+  /** The arbiter of the first process, called without the router. */
   redis: RebuildableArbiter;
   /** Restores as the leader does; returns the new epoch. */
   restore(): Promise<number>;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { before, describe } from 'node:test';
-import { type AuditReport, type AuditSources, auditEvent } from '../../src/audit/audit.ts';
+import { type AuditReport, auditEvent } from '../../src/audit/audit.ts';
+import type { AuditSources } from '../../src/audit/audit-sources.ts';
 import { createEvents } from '../../src/catalogue/events.ts';
 import type { Snapshot } from '../../src/inventory/arbiter.ts';
 import type { StoredHold } from '../../src/inventory/modes.ts';

@@ -242,7 +242,8 @@ test('P8: a repeat ends although a failed refund went back by hand at the provid
   const refundedOf = async ({ providerObject }: typeof told) =>
     (await simulator.ledgerOf(providerObject!)).charges[0]!.refunded;
   await simulator.refundByHand(told.providerObject!, 5_000);
-  // A look at the order reads it. Of the other one nothing is known: no event arrives here.
+  // Looking at the order reads this refund. Nothing is known about the refund of the other order, because no
+  // event arrives here.
   await desk.refunds.preview(told.order, { tickets: [], fees: 'kept', goodwill: 0 });
   // As much as the kept fees: the provider itself would not refuse the repeat.
   await simulator.refundByHand(untold.providerObject!, 600);

@@ -138,7 +138,7 @@ test('P7: the instrument limit is decided at confirm, before capture: the rest i
   assert.equal((await auditEvent(database, simulator, stage.event)).paid, 2);
 });
 
-// The same record with the real Postgres arbiter in front, where the hold's row is its proof.
+// The same record behind the real Postgres arbiter, where the hold's row is its proof.
 
 async function arbitrated() {
   const stage = await stageEvent(database, { mode: 'postgres' });

@@ -105,7 +105,8 @@ test('a payment that cannot be opened is no refused card: no card was tried, and
     assert.ok(answer.afterMs > 0);
   }
   const asked = (await simulator.struck()).unavailable!;
-  // The same again, a new try, a reload: the opening under way answers for all of them, and is not sent again before it is due.
+  // A repeat, a new try and a reload all get the answer of the opening under way, which is not sent again
+  // before it is due.
   assert.equal((await desk.checkout.pay(command)).kind, 'unavailable');
   assert.equal((await other.checkout.pay(payCommand(kept!, 'pm_card_mastercard'))).kind, 'unavailable');
   assert.equal((await other.checkout.refresh(kept!)).kind, 'unavailable');

@@ -241,9 +241,9 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       settings: { partitions: losses.map((redis, index) => ({ sections: [sections[index]!], redis })) },
     });
     const event = await app.app.events.find(app.event);
-    const house = await app.app.events.house(event!);
-    for (const { seatNo } of house.seats) {
-      const partition = house.partitionOf(seatNo);
+    const venue = await app.app.events.venue(event!);
+    for (const { seatNo } of venue.seats) {
+      const partition = venue.partitionOf(seatNo);
       seats.set(partition, [...(seats.get(partition) ?? []), seatNo]);
     }
   });
@@ -444,7 +444,7 @@ describe('a Redis is lost', { skip: withoutRedis }, () => {
       await its.endGrace();
       await buys(app, one!);
       process.kill(stale.pid(), 'SIGCONT');
-      // It still asks the lost Redis at first, and says that it does not know.
+      // The stale process still asks the lost Redis at first, and answers that it does not know.
       let refused = await early;
       while (refused.status === 503) refused = await through.lost.order(lost!.held.hold);
       assert.equal(refused.status, 410, JSON.stringify(refused.body));

@@ -192,7 +192,11 @@ describe('exports, and forgetting over HTTP and at the command line', () => {
 
     assert.equal((await onsale(['buyer', 'forget'], app.env)).code, 2);
     const again = await onsale(['buyer', 'forget', '--order', order], app.env);
-    assert.deepEqual([again.code, again.out], [0, 'Nothing is known, or left, of this buyer.\n'], again.err);
+    assert.deepEqual(
+      [again.code, again.out],
+      [0, 'Nothing is known, or left, of a buyer of this name.\n'],
+      again.err,
+    );
     const [other] = await app.database.query(
       `SELECT order_id AS id FROM orders WHERE buyer ->> 'name' = $1`,
       [hostile],

@@ -20,14 +20,14 @@ import { payCommand, reserveCommand, stageEvent, till } from '../support/stage.t
 /** In each phase so many buyers are measured; between the two the sale grows to ten times of what it was. */
 const measured = 30;
 const grown = 10 * measured;
-/** Rows of one table that a buyer's whole way may read; the house has many more seats. */
+/** Rows of one table that a buyer's whole way may read; the venue has many more seats. */
 const rowsMax = 200;
 /** Connections, each with its own plans, all of them made while the tables were empty. */
 const poolSize = 3;
 
 /**
- * A sale's first minutes: tables that were empty when plans were made, no statistics yet. Time would not tell (these tables
- * are in memory, this machine is shared): rows read do.
+ * A sale's first minutes: the tables were empty when plans were made, and there are no statistics yet. Counts
+ * the rows read, because time would show nothing: these tables are in memory, and this machine is shared.
  */
 test('what a buyer’s way from the line to the door reads does not grow with the sale', async (t) => {
   const database = await testDatabase(t);
@@ -114,7 +114,7 @@ test('what a buyer’s way from the line to the door reads does not grow with th
       last <= 1.5 * first + 4,
       `${table}: ${first} rows a buyer early, ${last} at ten times the sale`,
     );
-    assert.ok(last < rowsMax, `${table}: ${last} rows a buyer, in a house of ${2 * grown} seats`);
+    assert.ok(last < rowsMax, `${table}: ${last} rows a buyer, in a venue of ${2 * grown} seats`);
   }
   assert.ok(sum(early) > measured, 'reads are seen at all');
 });

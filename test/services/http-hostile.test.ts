@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { problemCodes } from '../../src/core/problems.ts';
-import { bodyLimit } from '../../src/http/server.ts';
+import { bodyLimit } from '../../src/http/routes.ts';
 import { startTestApp, type TestApp, testScope } from '../support/app.ts';
 import type { Answer, RequestOptions, TestBuyer } from '../support/buyer.ts';
 
@@ -67,7 +67,7 @@ describe('hostile requests', () => {
           .replace('{hold}', hold)
           .replace('{order}', order)
           .replace(/\{\w+\}/g, 'x'),
-        properties: propertiesOf(operation),
+        properties: Object.keys(bodySchemaOf(operation, body).properties ?? {}),
       })),
     );
     assert.ok(routes.length >= 20, `${routes.length} routes are described`);
@@ -123,7 +123,7 @@ describe('hostile requests', () => {
         const choice = where === 'query' ? choiceOf(schema) : null;
         if (choice) await ask({ ...route, place: `${place}?${name}=none-of-them` }, choice, {}, name);
       }
-      const { properties = {} } = operation.requestBody?.content?.['application/json']?.schema ?? {};
+      const { properties = {} } = bodySchemaOf(operation, body);
       for (const [name, schema] of Object.entries(properties)) {
         const choice = choiceOf(schema as object);
         const sent = { ...takenBut(route), [name]: 'none-of-them' };
@@ -329,18 +329,24 @@ interface Choice {
 }
 
 /** Null if any value of its type is accepted. */
-function choiceOf(schema: { anyOf?: object[] }): Choice | null {
+function choiceOf(schema: { anyOf?: object[]; enum?: unknown[] }): Choice | null {
+  if (schema.enum) return { values: schema.enum };
   const values = (schema.anyOf ?? []).flatMap((one: { const?: unknown; enum?: unknown[] }) =>
     one.const === undefined ? (one.enum ?? []) : [one.const],
   );
   return values.length > 0 && values.length === schema.anyOf?.length ? { values } : null;
 }
 
-function propertiesOf(operation: {
+interface Operation {
   requestBody?: { content?: Record<string, { schema?: object }> };
-}): string[] {
-  const schema = operation.requestBody?.content?.['application/json']?.schema as
-    | { properties?: object }
-    | undefined;
-  return Object.keys(schema?.properties ?? {});
+}
+interface Document {
+  components: { schemas: Record<string, object> };
+}
+
+/** The schema of the JSON body, which may be a named one. */
+function bodySchemaOf(operation: Operation, document: Document): { properties?: Record<string, object> } {
+  const schema: { $ref?: string; properties?: Record<string, object> } =
+    operation.requestBody?.content?.['application/json']?.schema ?? {};
+  return schema.$ref ? document.components.schemas[schema.$ref.split('/').at(-1)!]! : schema;
 }

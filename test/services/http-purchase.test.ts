@@ -100,8 +100,7 @@ describe('a purchase over HTTP', () => {
     assert.ok(back.startsWith(`${app.url}/orders/${order}`), back);
     // The provider's own event may be at it just then.
     const refresh = () => buyer.post(`/api/orders/${order}/payment/refresh`);
-    await until(async () => (await refresh()).status === 200, 'the completed payment');
-    assert.equal((await refresh()).body.state, 'paid');
+    await until(async () => (await refresh()).body.state === 'paid', 'the completed payment');
     assert.equal((await buyer.post(`/api/orders/${order}/payment/refresh`)).status, 200);
   });
 

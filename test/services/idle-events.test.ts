@@ -143,7 +143,7 @@ async function opensInTime({ database }: TestApp, event: number): Promise<number
   return lateMs;
 }
 
-/** Whether no seat, house or layout was read for three seconds, by Postgres's statistics, but for seats of some events. */
+/** Whether no seat, venue or layout was read for three seconds, by Postgres's statistics, but for seats of some events. */
 async function nothingRead(database: TestDatabase, but: number[]): Promise<boolean> {
   const read = async (): Promise<number> => {
     const [row] = await database.query<{ rows: number }>(

@@ -72,7 +72,8 @@ test('a locked event takes no connection from others: they sell, its own buyers 
     assert.equal(ordered.status, 201, JSON.stringify(ordered.body));
   }
 
-  // A claim that reaches the store too late, twice, while others are granted: its buyer learns of the seat all the same.
+  // A claim reaches the store too late twice, while other claims are granted. Its buyer is nevertheless told
+  // that the seat is taken.
   const [slow, quick] = await Promise.all([app.admitted(), app.admitted()]);
   let granted = buyersOfLocked;
   onLate = async ({ notAfter, visitor }) => {

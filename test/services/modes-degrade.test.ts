@@ -169,7 +169,7 @@ test('S7: an order that ends while the degrade waits for it is not counted for e
 
 test('D1: a stale process cannot turn its old hold into a sale when the seat has gone', async () => {
   const world = await modesWorld(database, db);
-  // It proved its hold to the Redis of before, and then it slept over everything.
+  // The process proved its hold to the former Redis, and was then stopped during all that followed.
   const stale = world.receipt('sleeper', [4, 5], 7);
   const epoch = await world.degrade();
   await world.endGrace();

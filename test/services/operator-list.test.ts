@@ -130,7 +130,7 @@ describe('P2 P3 P4 P5 P8: each kind is reached at the provider, ended by each ac
           `SELECT detail FROM audit_log WHERE actor = $1 AND (detail ->> 'order' = $2 OR $2 = '')`,
           [actor, order],
         );
-        assert.ok(lines.length > 0, 'a line in the audit log');
+        assert.ok(lines.length > 0, 'a line in the log of actions');
       });
     }
   }

@@ -29,8 +29,8 @@ describe('three partitions on two Redis servers', () => {
       },
     });
     for (const partition of [0, 1, 2]) await app.untilMode('redis', { partition });
-    const house = await app.app.events.house((await app.app.events.find(app.event))!);
-    for (const { seatNo } of house.seats) seatsIn[house.partitionOf(seatNo)]!.push(seatNo);
+    const venue = await app.app.events.venue((await app.app.events.find(app.event))!);
+    for (const { seatNo } of venue.seats) seatsIn[venue.partitionOf(seatNo)]!.push(seatNo);
   });
   after(() => scope.close());
 

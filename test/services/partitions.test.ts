@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { House } from '../../src/catalogue/events.ts';
+import type { Venue } from '../../src/catalogue/events.ts';
 import type { Arbiter } from '../../src/inventory/arbiter.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import type { Answer, TestBuyer } from '../support/buyer.ts';
 
 let app: TestApp;
-let house: House;
+let venue: Venue;
 /** Free seats of each partition that no other test uses, ascending. */
 const stock = new Map<number, number[]>();
 const seatsOf = (partition: number, count: number): number[] => stock.get(partition)!.splice(0, count);
 const outcome = ({ status, body }: Answer) => [status, body.code];
 const seatNos = (body: { seats: { seat: number }[] }) => body.seats.map(({ seat }) => seat);
-const partitionsOf = (seats: readonly number[]) => [...new Set(seats.map(house.partitionOf))];
+const partitionsOf = (seats: readonly number[]) => [...new Set(seats.map(venue.partitionOf))];
 
 async function liveHolds(buyer: TestBuyer): Promise<{ partition: number; seats: number[] }[]> {
   const visitor = app.credentials.visitorOf(buyer.cookies.get('onsale_visitor') ?? '');
@@ -43,7 +43,7 @@ function partlyAway(made: Arbiter): Arbiter {
   };
 }
 
-describe('a house of three partitions', () => {
+describe('a venue of three partitions', () => {
   const scope = testScope();
   before(async () => {
     app = await startTestApp(scope, {
@@ -52,9 +52,9 @@ describe('a house of three partitions', () => {
       settings: { holdSeatsMax: 4, partitions: [{ sections: ['102'] }, { sections: ['standing'] }] },
     });
     const event = await app.app.events.find(app.event);
-    house = await app.app.events.house(event!);
-    for (const { seatNo } of house.seats) {
-      const partition = house.partitionOf(seatNo);
+    venue = await app.app.events.venue(event!);
+    for (const { seatNo } of venue.seats) {
+      const partition = venue.partitionOf(seatNo);
       stock.set(partition, [...(stock.get(partition) ?? []), seatNo]);
     }
     // From the end: best available takes the front rows.
@@ -88,7 +88,7 @@ describe('a house of three partitions', () => {
     );
     assert.match(
       refused.body.detail,
-      /separate parts of the house; choose within one: 101 \/ 102 \/ Standing/,
+      /separate parts of the venue; choose within one: 101 \/ 102 \/ Standing/,
     );
     assert.deepEqual(await liveHolds(buyer), []);
     for (const part of [a, b, c]) assert.equal((await (await app.admitted()).hold(part)).status, 201);

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { after, before, describe } from 'node:test';
-import { createRedisStore, type LuaScript, RedisFault, type RedisStore } from '../../src/redis/store.ts';
+import { createRedisStore } from '../../src/redis/client.ts';
+import { RedisFault } from '../../src/redis/faults.ts';
+import type { LuaScript, RedisStore } from '../../src/redis/store.ts';
 import { systemClock as clock } from '../../src/runtime/clock.ts';
 import { silentLogger as log } from '../../src/runtime/log.ts';
 import { withoutRedis } from '../support/redis.ts';
@@ -82,7 +84,8 @@ describe('a cluster of three primaries', { skip: withoutRedis }, () => {
     const target = await cluster.otherPrimary(tag);
     const running = load(tag);
     await cluster.migrateSlot(tag, target, async (left) => {
-      // Half here and half there, neither node may run it; before, the one does, and afterwards the other, by ASK.
+      // While the slot is half on each node, neither may run the script. Before that the old node runs it,
+      // and afterwards the new one, by ASK.
       const { done, busy } = running.tally;
       await until(
         () => (left === 1 ? running.tally.busy > busy : running.tally.done > done + 2),

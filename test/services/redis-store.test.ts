@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
-import { createRedisStore, type LuaScript, RedisFault, type RedisStore } from '../../src/redis/store.ts';
+import { createRedisStore } from '../../src/redis/client.ts';
+import { RedisFault } from '../../src/redis/faults.ts';
+import type { LuaScript, RedisStore } from '../../src/redis/store.ts';
 import { systemClock as clock } from '../../src/runtime/clock.ts';
 import { silentLogger as log } from '../../src/runtime/log.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';

@@ -40,9 +40,9 @@ test('S8: a new plan where another store arbitrates: no held seat is lost, the s
     clock: systemClock,
     modeOf: (_event, partition) => ({ mode: 'postgres', epoch: epochs[partition]! }),
   });
-  const house = await events.house(event);
+  const venue = await events.venue(event);
   for (const [partition, epoch] of epochs.entries()) {
-    const seats = house.seats.filter(({ seatNo }) => house.partitionOf(seatNo) === partition);
+    const seats = venue.seats.filter(({ seatNo }) => venue.partitionOf(seatNo) === partition);
     await arbiter.load({
       event: eventNo,
       partition,
@@ -66,7 +66,7 @@ test('S8: a new plan where another store arbitrates: no held seat is lost, the s
       .rows.pop()!
       .seats.map((seat) => seat.seatGuid),
   );
-  const removed = house.seats.filter(({ seatGuid }) => gone.has(seatGuid)).map(({ seatNo }) => seatNo);
+  const removed = venue.seats.filter(({ seatGuid }) => gone.has(seatGuid)).map(({ seatNo }) => seatNo);
   const rows = plan.sections.find(({ id }) => id === '102')!.rows;
   const model = rows[0]!.seats[0]!;
   rows.push({ label: 'new', seats: [{ ...model, seatGuid: 'a new seat', label: '1', y: model.y - 40 }] });
@@ -126,7 +126,7 @@ test('S8: a new plan where another store arbitrates: no held seat is lost, the s
   const after = await codes();
   assert.equal(after.length, 601);
   assert.equal(after[600], 0, 'the new seat can be had');
-  assert.equal((await events.house(await eventNow())).partitionOf(600), 1);
+  assert.equal((await events.venue(await eventNow())).partitionOf(600), 1);
   for (const seat of removed) assert.equal(seatStates[after[seat]!], 'blocked');
   assert.deepEqual([...after], await recorded());
 });

@@ -10,8 +10,8 @@ import { auditEvent } from '../support/stage.ts';
 
 async function seatsOf(app: RedisApp, partition: number): Promise<number[]> {
   const event = await app.app.events.find(app.event);
-  const house = await app.app.events.house(event!);
-  return house.seats.map(({ seatNo }) => seatNo).filter((seat) => house.partitionOf(seat) === partition);
+  const venue = await app.app.events.venue(event!);
+  return venue.seats.map(({ seatNo }) => seatNo).filter((seat) => venue.partitionOf(seat) === partition);
 }
 
 /** Two seconds on a machine without other load, which gameday measures; here other tests run at the same time. */

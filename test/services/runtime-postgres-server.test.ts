@@ -8,12 +8,8 @@ import path from 'node:path';
 import test, { after, type TestContext } from 'node:test';
 import pg from 'pg';
 import { PostgresFault } from '../../src/postgres/install.ts';
-import {
-  type PostgresOptions,
-  type PostgresServer,
-  runningPostgres,
-  startPostgres,
-} from '../../src/postgres/server.ts';
+import type { PostgresOptions } from '../../src/postgres/options.ts';
+import { type PostgresServer, runningPostgres, startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { isAlive } from '../../src/runtime/private-server.ts';

@@ -136,7 +136,10 @@ function isTold(fault: FaultName): boolean {
   return FAULT_KINDS[fault as FaultKind].about === 'webhook' && fault !== 'webhook_never';
 }
 
-/** Until each call that was written down has been made, or was asked about, once: on a busy machine not in the first pass. */
+/**
+ * Runs until each call that was written down has been made, or asked about, once. On a busy machine the first
+ * pass is not enough.
+ */
 async function underFaults(database: TestDatabase, desk: Desk): Promise<void> {
   for (let pass = 0; pass < passesMax; pass += 1) {
     await desk.reconciler.runOnce();

@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { type App, createApp } from '../../src/app/app.ts';
+import { createApp } from '../../src/app/app.ts';
+import type { App } from '../../src/app/runtime.ts';
 import { signTicketCode, storedTicketKey, ticketKeyId } from '../../src/fulfilment/ticket-code.ts';
 import { createTicketKeyring } from '../../src/fulfilment/ticket-keys.ts';
 import { createDb, type Db } from '../../src/postgres/db.ts';
@@ -127,9 +128,9 @@ describe('tickets of an earlier key', () => {
   test('the command line lets in by each key of the installation, whichever its data folder has', async () => {
     const enter = (code: string, dir: string) => onsale(['ticket', 'checkin', code, '--json'], env(dir));
     const [empty, strange] = [path.join(app.dataDir, 'empty'), path.join(app.dataDir, 'stranger')];
-    assert.equal(JSON.parse((await enter(sold[4]!, lostDir)).out).kind, 'valid');
-    assert.equal(JSON.parse((await enter(soldLater[4]!, empty)).out).kind, 'used');
-    assert.equal(JSON.parse((await enter(soldLater[5]!, strange)).out).kind, 'valid');
+    assert.equal(JSON.parse((await enter(sold[4]!, lostDir)).out).result, 'valid');
+    assert.equal(JSON.parse((await enter(soldLater[4]!, empty)).out).result, 'used');
+    assert.equal(JSON.parse((await enter(soldLater[5]!, strange)).out).result, 'valid');
     const refused = await enter(stranger, strange);
     assert.deepEqual([refused.code, JSON.parse(refused.out).why], [1, 'other_key']);
     const out = path.join(app.dataDir, 'tickets.csv');

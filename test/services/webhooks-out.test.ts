@@ -167,7 +167,7 @@ test('what happens to an order is owed in its own transaction, to those who aske
   assert.deepEqual((await owed(all.id)).slice(3), ['event.sold_out', 'event.opened', 'event.cancelled']);
 });
 
-test('an address is kept as it is called, and the audit log names the host that it leads to', async (t) => {
+test('an address is kept as it is called, and the log of actions names the host that it leads to', async (t) => {
   const { id } = await endpointAt(t, ' HTTPS://Example.ORG\\@127.0.0.1/In ');
   const hostIn = async (action: string): Promise<string> =>
     (

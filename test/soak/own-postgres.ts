@@ -46,7 +46,7 @@ export async function startOwnPostgres(folder: string): Promise<OwnPostgres> {
 
   async function start(): Promise<void> {
     const output = fs.openSync(path.join(dir, 'server.log'), 'a');
-    // Only where it listens is set: two clusters of a machine differ in that, too.
+    // Sets only where the server listens. Two clusters on one machine differ in that, too.
     const where = [
       '-c',
       `port=${port}`,

@@ -9,7 +9,7 @@ import type { Stack } from './stack.ts';
 
 export interface SoakOptions {
   faults: readonly Fault[];
-  /** Between the beginnings of two faults, and before the first. */
+  /** Time between the beginnings of two faults, and before the first fault. */
   everyMs: number;
   /** The crowd arrives over this time; the last fault begins before its end. */
   overMs: number;
@@ -75,6 +75,7 @@ export async function playSoak(stack: Stack, options: SoakOptions): Promise<Soak
     if (each.deaths() > 0) problems.push(`process ${each.name} ended by itself, ${each.deaths()} times`);
   }
   const mails = await mailsOf(stack, problems);
+  problems.push(...(await unpaidOf(stack, report.ends.bought)));
   say(`${at()}: auditing …`);
   problems.push(...(await audited(stack)));
   return {
@@ -145,6 +146,22 @@ async function readiness(stack: Stack): Promise<{ name: string; readyParts: Part
       return { name, readyParts: ((await answer.json()) as { parts: Parts }).parts };
     }),
   );
+}
+
+/** Each purchase that a buyer saw is paid, and its mail is owed. */
+async function unpaidOf(stack: Stack, bought: number): Promise<string[]> {
+  const [row] = await stack.db.query<{ paid: number; silent: number }>(
+    'soak_paid',
+    `SELECT count(*)::int AS paid, count(*) FILTER (WHERE NOT EXISTS (
+       SELECT FROM mails m WHERE m.order_id = o.order_id AND m.what = 'order.confirmed'))::int AS silent
+     FROM orders o WHERE state = 'paid'`,
+    [],
+  );
+  const { paid, silent } = row!;
+  return [
+    ...(paid === bought ? [] : [`${bought} buyers saw a paid order, ${paid} are paid`]),
+    ...(silent === 0 ? [] : [`${silent} paid orders owe no mail`]),
+  ];
 }
 
 /** Each owed mail reached the mail server; where it came twice, it is the same mail to a reader (one Message-ID). */

@@ -1,7 +1,8 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type App, type AppOptions, createApp } from '../../src/app/app.ts';
+import { createApp } from '../../src/app/app.ts';
+import type { App, AppOptions } from '../../src/app/runtime.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { noLimits } from '../../src/core/limits.ts';
 import type { EventSettings } from '../../src/orders/record.ts';

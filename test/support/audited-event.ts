@@ -1,4 +1,4 @@
-import type { MoneySource, PaymentSeen } from '../../src/audit/money.ts';
+import type { MoneySource, PaymentSeen } from '../../src/audit/audit-sources.ts';
 import type { TestDatabase } from './postgres.ts';
 import { stageEvent, uuidOf } from './stage.ts';
 

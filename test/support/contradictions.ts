@@ -1,4 +1,4 @@
-import type { PaymentSeen } from '../../src/audit/money.ts';
+import type { PaymentSeen } from '../../src/audit/audit-sources.ts';
 import type { AuditedWorld } from './audited-event.ts';
 
 /** One thing that must not be, and what the audit says of it. */
@@ -347,8 +347,8 @@ export const contradictions: Contradiction[] = [
   },
   {
     promises: ['P8'],
-    title: 'a refund made at the provider of which no operator was told',
-    says: /P8 refund re_\d+ is done and took 600, no operator was told/,
+    title: 'a refund made at the provider that no operator saw',
+    says: /P8 refund re_\d+ is done and took 600, and no operator saw it/,
     sql: ({
       of,
     }) => `INSERT INTO reversals (reversal_id, kind, order_id, object, amount, currency, state, taken, created_at)
@@ -357,8 +357,8 @@ export const contradictions: Contradiction[] = [
   },
   {
     promises: ['P8'],
-    title: 'a lost dispute of which only the opening was told',
-    says: /P8 dispute dp_\d+ is lost and took 10600, no operator was told/,
+    title: 'a lost dispute of which an operator saw only the opening',
+    says: /P8 dispute dp_\d+ is lost and took 10600, and no operator saw it/,
     sql: ({
       of,
     }) => `INSERT INTO reversals (reversal_id, kind, order_id, object, amount, currency, state, taken, created_at)

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { fastify } from 'fastify';
 import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
-import { createEvents, type House } from '../../src/catalogue/events.ts';
+import { createEvents, type Venue } from '../../src/catalogue/events.ts';
 import type { PayOutcome } from '../../src/checkout/outcomes.ts';
 import { createRefunds, type Refunds } from '../../src/checkout/refunds.ts';
 import { createReversals } from '../../src/checkout/reversals.ts';
@@ -160,8 +160,8 @@ function stopped(stop: Stop): Promise<never> {
   return new Promise(() => {});
 }
 
-/** A house for the seat labels in mails. The staged event has no drawing. */
-const plainHouse: House = {
+/** A venue for the seat labels in mails. The staged event has no drawing. */
+const plainVenue: Venue = {
   layoutHash: '',
   layout: {
     v: 1,
@@ -191,7 +191,7 @@ function mailQueue(scene: Scene, db: Db, stops: Map<string, Stop>) {
   const transport = faultyTransport(db);
   const mail = createMailTask({
     db,
-    events: { findByNo: createEvents({ db, clock: systemClock }).findByNo, house: async () => plainHouse },
+    events: { findByNo: createEvents({ db, clock: systemClock }).findByNo, venue: async () => plainVenue },
     ticketKey: generateKeyPairSync('ed25519'),
     transport: {
       ...transport,

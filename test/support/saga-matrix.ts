@@ -118,7 +118,7 @@ export interface Step {
   /** The simulator's route that the faults strike. */
   route: string | null;
   entries: Partial<Record<FaultName, EndName | Entry>>;
-  /** Why the other faults are none of this step's. */
+  /** Why the other faults do not apply to this step. */
   elsewhere: string;
 }
 

@@ -21,7 +21,7 @@ export interface TestSimulator {
   readonly dataDir: string;
   /** The real Stripe adapter, through the real SDK, pointed at this process. */
   readonly provider: PaymentProvider;
-  /** Another adapter on it, such as one with a shorter timeout or another clock. */
+  /** Another adapter for the same simulator, such as one with a shorter timeout or another clock. */
   providerWith(options: {
     timeoutMs?: number;
     clock?: Clock;

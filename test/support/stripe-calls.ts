@@ -23,7 +23,7 @@ export interface RawAnswer {
   body: Record<string, unknown> & { object?: string; id?: string; error?: Record<string, unknown> };
 }
 
-/** A call of a route by its name, as a client without the SDK makes it and sees its answer. */
+/** Calls a route by its name and returns the answer, as a client without the SDK does. */
 export async function rawCall(
   sim: TestSimulator,
   route: string,

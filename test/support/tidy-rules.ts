@@ -15,8 +15,10 @@ const linesMax = 600;
 const longAllowed = 'migrations/0001_schema.sql';
 /** Written by pg_dump, for reading the whole at once. */
 const dumped = 'migrations/schema.sql';
+/** Written by programs. */
+const generated = [dumped, 'client/api.d.ts'];
 const isCode = (file: SourceFile): boolean =>
-  /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path) && file.path !== dumped;
+  /\.(ts|tsx|mjs|js|lua|sql|css)$/.test(file.path) && !generated.includes(file.path);
 const isScript = (file: SourceFile): boolean => /\.(ts|tsx|mjs|js)$/.test(file.path);
 /** Suites that several test files run count too; what only supports tests does not. */
 const isTest = (file: SourceFile): boolean => /^test\/(?!support\/).*\.ts$/.test(file.path);
@@ -64,6 +66,9 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
   'read-path': { uses: ['core', 'runtime'], types: ['postgres', 'inventory', 'orders', 'catalogue'] },
   audit: { uses: ['core', 'runtime', 'postgres', 'orders'], types: ['inventory'] },
   checkout: { uses: ['core', 'runtime', 'postgres', 'orders', 'audit'], types: ['inventory', 'payments'] },
+  booking: {
+    uses: ['core', 'runtime', 'inventory', 'waiting-room', 'orders', 'catalogue', 'read-path', 'checkout'],
+  },
   controller: {
     uses: ['core', 'runtime', 'postgres', 'redis', 'inventory', 'orders', 'read-path'],
     types: ['waiting-room', 'catalogue'],
@@ -71,10 +76,20 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
   fulfilment: { uses: ['core', 'runtime', 'postgres', 'orders', 'catalogue'] },
   operate: {
     uses: [
-      ...['core', 'runtime', 'postgres', 'plans', 'orders', 'catalogue', 'retention', 'health'],
-      ...['checkout', 'fulfilment'],
+      ...[
+        'core',
+        'runtime',
+        'postgres',
+        'plans',
+        'waiting-room',
+        'orders',
+        'catalogue',
+        'retention',
+        'health',
+      ],
+      ...['read-path', 'checkout', 'fulfilment'],
     ],
-    types: ['inventory', 'read-path'],
+    types: ['inventory'],
   },
   http: {
     uses: [
@@ -89,7 +104,7 @@ const rooms: Record<string, { uses: string[]; types?: string[] }> = {
         'retention',
         'health',
       ],
-      ...['read-path', 'checkout', 'fulfilment', 'operate'],
+      ...['read-path', 'checkout', 'booking', 'fulfilment', 'operate'],
     ],
     types: ['inventory', 'payments', 'controller'],
   },
@@ -176,6 +191,33 @@ function importAllowed(from: string, { name, typeOnly }: { name: string; typeOnl
   if (!to.startsWith('src/')) return false;
   return mayImport(from.slice('src/'.length), to.slice('src/'.length), typeOnly);
 }
+
+/** Files that import each other, types included, through however many others. Returns one violation for each circle. */
+export const circleRule: Rule = (files) => {
+  const scripts = files.filter(
+    (file) => isScript(file) && /^(src|payment-simulator|tools|models|web)\//.test(file.path),
+  );
+  const imports = new Map(
+    scripts.map(({ path: from, text }) => [
+      from,
+      importsOf(text)
+        .filter(({ name }) => name.startsWith('.'))
+        .map(({ name }) => path.posix.normalize(path.posix.join(path.posix.dirname(from), name))),
+    ]),
+  );
+  const done = new Set<string>();
+  const circles: Violation[] = [];
+  const visit = (file: string, trail: string[]): void => {
+    const at = trail.indexOf(file);
+    if (at >= 0)
+      circles.push(`${[...trail.slice(at), file].join(' → ')}: put the common type in a file of its own`);
+    if (at >= 0 || done.has(file)) return;
+    for (const next of imports.get(file) ?? []) visit(next, [...trail, file]);
+    done.add(file);
+  };
+  for (const { path: file } of scripts) visit(file, []);
+  return circles;
+};
 
 // ---- what only some files may do ----
 
@@ -320,6 +362,24 @@ function anchorsIn(text: string): Set<string> {
   return anchors;
 }
 
+/** README's files to read first exist and hold the functions that it names. */
+export const readingRule: Rule = (files) => {
+  const readme = files.find((file) => file.path === 'README.md')?.text ?? '';
+  const section = /^## Files to read first\n([\s\S]*?)^(?:## |Decisions)/m.exec(readme)?.[1] ?? '';
+  const lines = section.split('\n').filter((line) => /^\d+\. /.test(line));
+  if (lines.length < 5) return ['README.md: no list of files to read first'];
+  const wrong = lines.flatMap((line) => {
+    const target = /\]\(([^)]+)\)/.exec(line)?.[1] ?? '';
+    const text = files.find((file) => file.path === target)?.text;
+    if (text === undefined) return [`README.md: ${target} does not exist`];
+    const names = [...line.matchAll(/`(\w+)`/g)].map((match) => match[1]!);
+    return names
+      .filter((name) => !new RegExp(`\\b(?:function|FUNCTION|interface) ${name}\\b`).test(text))
+      .map((name) => `README.md: ${target} has no ${name}`);
+  });
+  return [...new Set(wrong)];
+};
+
 export const linkRule: Rule = (files) => {
   const texts = new Map(files.map((file) => [file.path, file.text]));
   const folders = new Set(
@@ -352,7 +412,7 @@ const specPath = 'docs/SPEC.md';
 /** Marks a promise in SPEC.md that a later part keeps. */
 export const notBuiltYet = 'Not built yet';
 
-/** The numbers that SPEC.md promises now: one a list item, table row or heading. */
+/** The numbers of the promises that SPEC.md makes now. A list item, table row or heading states one. */
 export function promisesOf(spec: string): string[] {
   const lines = [...spec.matchAll(/^(?:\s*[-*|]\s*|#+\s+)(?:\*\*|`)?([SPWD]\d+)\b.*$/gm)];
   return lines.filter((match) => !match[0].includes(notBuiltYet)).map((match) => match[1]!);

@@ -14,10 +14,10 @@ function sign(payload: unknown, header: unknown = { alg: 'HS256', typ: 'JWT' }, 
   return `${text}.${createHmac('sha256', by).update(text).digest('base64url')}`;
 }
 
-test('S7: an account token is taken for its event, its time and its one algorithm alone', () => {
+test('S7: an account token is taken for its event, its time and its one algorithm alone', async () => {
   const good = { sub: 'member-17', aud: 'final', exp: seconds + 600 };
-  assert.equal(tokens.read(sign(good), 'final'), 'sub:member-17');
-  assert.equal(tokens.read(sign({ ...good, aud: ['other', 'final'] }), 'final'), 'sub:member-17');
+  assert.equal(await tokens.read(sign(good), 'final'), 'sub:member-17');
+  assert.equal(await tokens.read(sign({ ...good, aud: ['other', 'final'] }), 'final'), 'sub:member-17');
   const [header, payload, signature] = sign(good).split('.');
   const refused: Record<string, string> = {
     'another event': sign({ ...good, aud: 'semi-final' }),
@@ -25,6 +25,8 @@ test('S7: an account token is taken for its event, its time and its one algorith
     over: sign({ ...good, exp: seconds }),
     'no end': sign({ ...good, exp: undefined }),
     'an end in two days': sign({ ...good, exp: seconds + 2 * 86_400 }),
+    'not yet valid': sign({ ...good, nbf: seconds + 60 }),
+    'an end that is no number': sign({ ...good, exp: `${seconds + 600}` }),
     'no subject': sign({ ...good, sub: '' }),
     'a subject with blanks': sign({ ...good, sub: 'member 17' }),
     'a subject of another type': sign({ ...good, sub: 17 }),
@@ -39,5 +41,6 @@ test('S7: an account token is taken for its event, its time and its one algorith
     'no JSON': `x.y.${createHmac('sha256', secret).update('x.y').digest('base64url')}`,
     nothing: '',
   };
-  for (const [what, token] of Object.entries(refused)) assert.equal(tokens.read(token, 'final'), null, what);
+  for (const [what, token] of Object.entries(refused))
+    assert.equal(await tokens.read(token, 'final'), null, what);
 });

@@ -294,7 +294,7 @@ test('a stadium sells out at the arithmetic’s rate while few who are let in fi
   assert.ok(overbooked.length < 60, `${overbooked.length} s with more people about to hold than seats`);
 });
 
-test('a small house with a crowd sells out without stalling', () => {
+test('a small venue with a crowd sells out without stalling', () => {
   for (const changed of [
     {},
     { noShow: 0.5 },

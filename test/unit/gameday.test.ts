@@ -92,16 +92,16 @@ test('of the holds that lived at the blow each is recovered or lost; who left or
     ['elsewhere', 200],
     ['before', 5],
   ] as const)
-    fates.told({ kind: 'granted', hold: hold(id, seat) });
-  fates.told({ kind: 'ordered', hold: 'before', order: 'o' });
+    fates.note({ kind: 'granted', hold: hold(id, seat) });
+  fates.note({ kind: 'ordered', hold: 'before', order: 'o' });
   fates.blow();
-  fates.told({ kind: 'granted', hold: hold('later', 6) });
-  fates.told({ kind: 'ordered', hold: 'kept', order: 'o' });
-  fates.told({ kind: 'recovered', hold: hold('back', 2) });
-  fates.told({ kind: 'answered', hold: 'lost', to: 'receipt', says: '410 hold_gone' });
-  fates.told({ kind: 'lost', hold: 'lost', why: 'hold_gone' });
-  fates.told({ kind: 'left', hold: 'left' });
-  fates.told({ kind: 'lost', hold: 'elsewhere', why: 'taken' });
+  fates.note({ kind: 'granted', hold: hold('later', 6) });
+  fates.note({ kind: 'ordered', hold: 'kept', order: 'o' });
+  fates.note({ kind: 'recovered', hold: hold('back', 2) });
+  fates.note({ kind: 'answered', hold: 'lost', to: 'receipt', says: '410 hold_gone' });
+  fates.note({ kind: 'lost', hold: 'lost', why: 'hold_gone' });
+  fates.note({ kind: 'left', hold: 'left' });
+  fates.note({ kind: 'lost', hold: 'elsewhere', why: 'taken' });
   const { lostTrails, ...summary } = fates.summary();
   assert.deepEqual(summary, {
     live: 3,

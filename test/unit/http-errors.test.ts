@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
+import { problemOfHold, problemOfPhase } from '../../src/booking/refusals.ts';
 import { phases } from '../../src/core/phase.ts';
 import { problem, problemCodes } from '../../src/core/problems.ts';
 import { openPaymentsReference } from '../../src/http/attention-page.ts';
 import { answerOf, problemDocument } from '../../src/http/errors.ts';
 import { errorsReference } from '../../src/http/errors-page.ts';
-import { problemOfHold, problemOfPhase } from '../../src/http/outcomes.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 

@@ -97,7 +97,7 @@ test('another plan that would move seats between partitions is refused with the 
   );
 });
 
-test('the whole house from the snapshots of its partitions: each seat as its own says, as old as the oldest', () => {
+test('the whole venue from the snapshots of its partitions: each seat as its own says, as old as the oldest', () => {
   const x = 255;
   const parts = [
     { at: 30, epoch: 4, codes: Uint8Array.from([0, 1, x, x, 3]) },

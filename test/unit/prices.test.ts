@@ -214,10 +214,11 @@ test('P8: refunds ticket by ticket give back exactly what mixed kinds cost, and 
   );
 });
 
-test('prices on the command line: by category and kind, in main units with a point and in minor units without', () => {
+test('prices and fees on the command line: by category and ticket type, in the main unit of the currency', () => {
   const read = readPrices(
     {
-      price: ['Category 1=149.00', 'Category 1/reduced=99.00', 'Box A/B=20000'],
+      price: ['Category 1=149.00', 'Category 1/reduced=99.00', 'Box A/B=200'],
+      seatFee: '1.5',
       kind: ['reduced=Reduced price'],
       kindConditions: ['reduced=Students, with a card'],
       lockedKind: ['reduced'],
@@ -227,6 +228,7 @@ test('prices on the command line: by category and kind, in main units with a poi
   );
   assert.ok(read.kind === 'read');
   assert.deepEqual({ ...read.prices }, { 'Category 1': 14_900, 'Box A/B': 20_000 });
+  assert.deepEqual([read.seatFee, read.orderFee], [150, undefined]);
   assert.deepEqual(read.kinds, [
     {
       id: 'reduced',
@@ -246,6 +248,8 @@ test('prices on the command line: by category and kind, in main units with a poi
   ] as const) {
     assert.equal(readPrices({ price: [price] }, currency).kind, 'refused', price);
   }
+  for (const fee of ['x', '-1', '1.234'])
+    assert.equal(readPrices({ price: ['A=1'], seatFee: fee }, 'EUR').kind, 'refused', fee);
   const forgotten = readPrices({ price: ['A=100', 'A/child=50'] }, 'EUR');
   assert.ok(forgotten.kind === 'refused' && forgotten.sentence.includes('--kind "child=Name"'));
 });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createStoreWatch, type WatchedRedis } from '../../src/controller/store-watch.ts';
-import type { PartitionModes, RebuildableArbiter } from '../../src/inventory/modes.ts';
-import type { PartitionRow } from '../../src/inventory/routed.ts';
+import type { PartitionModes, PartitionRow, RebuildableArbiter } from '../../src/inventory/modes.ts';
 import type { RedisPrimary } from '../../src/redis/store.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';

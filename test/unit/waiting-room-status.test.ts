@@ -46,7 +46,7 @@ function commandOf(): PublishCommand {
       layoutHash: 'h',
       seatCount: 0,
     },
-    house: {
+    venue: {
       layoutHash: 'h',
       layout: { sections: [], categories: [] } as never,
       seats: [],

@@ -14,7 +14,7 @@ const spaced = (text: string) => text.replaceAll('\u00a0', ' ');
 const eventTime = (at: number | string, zone: string) => spaced(format.eventTime(at, zone));
 const shortEventTime = (at: number | string, zone: string) => spaced(format.shortEventTime(at, zone));
 
-test('pages say when an event is by the house’s clock, word for word as its mail and its ticket do', () => {
+test('pages say when an event is by the venue’s clock, word for word as its mail and its ticket do', () => {
   const at = Date.parse('2026-12-05T18:30:00Z');
   assert.equal(eventTime(at, 'Europe/Berlin'), 'Saturday, 5 December 2026, 19:30 CET');
   assert.equal(shortEventTime('2026-12-05T23:30:00Z', 'Europe/Berlin'), '6 Dec 2026, 00:30 CET');
@@ -60,7 +60,7 @@ test('the list of events offers tickets only where there are some to get, and pu
 
 test('a spoken sentence goes after a few seconds, or with its view, and never takes a later one along', () => {
   let timers: { run: () => void; ms: number }[] = [];
-  const { said, announce, hush } = createAnnouncer((run, ms) => {
+  const { spoken, announce, hush } = createAnnouncer((run, ms) => {
     const timer = { run, ms };
     timers.push(timer);
     return () => {
@@ -69,17 +69,17 @@ test('a spoken sentence goes after a few seconds, or with its view, and never ta
   });
   announce('Ahead of you: 3 people.');
   announce('You are next.');
-  assert.equal(said.get().text, 'You are next.');
+  assert.equal(spoken.get().text, 'You are next.');
   assert.equal(timers.length, 1, 'the time of the first sentence does not end the second');
   assert.ok(timers[0]!.ms >= 3_000 && timers[0]!.ms <= 10_000);
   timers[0]!.run();
-  assert.equal(said.get().text, '');
+  assert.equal(spoken.get().text, '');
   announce('Removed.');
-  const before = said.get().text;
+  const before = spoken.get().text;
   announce('Removed.');
-  assert.notEqual(said.get().text, before, 'said again, it is read again');
+  assert.notEqual(spoken.get().text, before, 'announced again, it is read again');
   hush();
-  assert.equal(said.get().text, '');
+  assert.equal(spoken.get().text, '');
   assert.equal(timers.length, 0);
 });
 

@@ -8,7 +8,7 @@ const drawing = {
   sectionOf: Int32Array.from([0, 0, 1, 2, -1]),
 } as unknown as Drawing;
 
-test('a choice by the parts of the house that are sold apart, in their order', () => {
+test('a choice by the parts of the venue that are sold apart, in their order', () => {
   const partitions = [
     { partition: 0, sections: null },
     { partition: 1, sections: ['a'] },
@@ -19,7 +19,7 @@ test('a choice by the parts of the house that are sold apart, in their order', (
   ]);
 });
 
-test('a house that is one has one part, whatever is chosen', () => {
+test('a venue that is one has one part, whatever is chosen', () => {
   assert.equal(partsOf({}, drawing, [0, 2, 3, 4]).length, 1);
   assert.deepEqual(partsOf({}, drawing, []), []);
 });

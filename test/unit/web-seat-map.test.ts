@@ -17,36 +17,36 @@ function stadium(seats: number): Drawing {
   return unpack(planLayout(plan, assignSeatNos(null, plan)));
 }
 
-const house = stadium(3000);
+const venue = stadium(3000);
 const none: ReadonlySet<number> = new Set();
 
 test('every seat of the layout is drawn once, in its section, at its place in the section’s bits', () => {
   let count = 0;
-  for (const section of house.sections) {
+  for (const section of venue.sections) {
     section.seatNos.forEach((seat, place) => {
       count += 1;
-      assert.equal(house.sectionOf[seat], section.index);
-      assert.equal(house.placeOf[seat], place);
+      assert.equal(venue.sectionOf[seat], section.index);
+      assert.equal(venue.placeOf[seat], place);
     });
     const inRows = section.rows.reduce((sum, row) => sum + row.count, 0);
     if (section.kind === 'seated') assert.equal(inRows, section.seatNos.length);
   }
-  assert.equal(count, house.seatCount);
+  assert.equal(count, venue.seatCount);
 });
 
 test('a tap on a seat finds that seat, and its section', () => {
-  for (const section of house.sections.filter(({ kind }) => kind === 'seated')) {
+  for (const section of venue.sections.filter(({ kind }) => kind === 'seated')) {
     for (let place = 0; place < section.x.length; place += 17) {
       const [x, y] = [section.x[place]! + 10, section.y[place]! - 10];
       assert.equal(seatAt(section, x, y, section.pitch * 0.6), place);
-      assert.equal(sectionAt(house, section.x[place]!, section.y[place]!)?.id, section.id);
-      assert.notEqual(wordsOf(house, section.seatNos[place]!).number, '');
+      assert.equal(sectionAt(venue, section.x[place]!, section.y[place]!)?.id, section.id);
+      assert.notEqual(wordsOf(venue, section.seatNos[place]!).number, '');
     }
   }
 });
 
 test('arrow keys: right and back left is where one was; every seat of a section is reached', () => {
-  const section = house.sections.find(({ kind, rows }) => kind === 'seated' && rows.length > 3)!;
+  const section = venue.sections.find(({ kind, rows }) => kind === 'seated' && rows.length > 3)!;
   const row = section.rows[1]!;
   const start = row.first + Math.floor(row.count / 2);
   for (const [there, back] of [
@@ -76,7 +76,7 @@ test('bits: least significant first, unknown beyond the end', () => {
 });
 
 test('a choice: taken seats are refused, the maximum holds, a box goes in and out whole, lost seats are named', () => {
-  const section = { ...house.sections.find(({ kind }) => kind === 'seated')!, sellAsUnit: false };
+  const section = { ...venue.sections.find(({ kind }) => kind === 'seated')!, sellAsUnit: false };
   const allFree = new Uint8Array(Math.ceil(section.seatNos.length / 8)).fill(255);
   const with2 = { bits: allFree, mine: none, max: 2 };
   const one = toggle(section, 0, none, with2);
@@ -91,7 +91,7 @@ test('a choice: taken seats are refused, the maximum holds, a box goes in and ou
   assert.equal(toggle(section, 0, none, { bits: noneFree, mine: none, max: 9 }).kind, 'taken');
   const mine = new Set([section.seatNos[0]!]);
   assert.equal(toggle(section, 0, none, { bits: noneFree, mine, max: 9 }).kind, 'added');
-  assert.deepEqual(lostSeats(house, section, noneFree, selected, mine), [section.seatNos[1]!]);
+  assert.deepEqual(lostSeats(venue, section, noneFree, selected, mine), [section.seatNos[1]!]);
 
   const box = { ...section, seatNos: section.seatNos.slice(0, 4), sellAsUnit: true };
   const whole = toggle(box, 2, none, { bits: allFree, mine: none, max: 9 });

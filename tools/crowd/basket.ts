@@ -31,8 +31,8 @@ export interface Basket {
   /** With its latest receipt. */
   hold(): HoldAnswer;
   /**
-   * Lets time pass: reads the status every 3 s and, whenever it says that receipts are being collected, shows the receipt, once
-   * each time. False: the hold is lost.
+   * Lets time pass. Reads the status every 3 s and shows the receipt when the status says that receipts are
+   * being collected, once for each collection. Returns false if the hold is lost.
    */
   keep(ms: number): Promise<boolean>;
   /** Shows the receipt until it is judged. False: the hold is lost. */
@@ -40,7 +40,10 @@ export interface Basket {
 }
 
 const statusEveryMs = 3_000;
-/** A receipt that is being judged is shown again: no sooner than this, and so long after the end that the answer named. */
+/**
+ * A receipt that is being judged is shown again after `showAgainMs` at the earliest, and `slackMs` after the
+ * end that the answer named.
+ */
 const showAgainMs = 1_000;
 const slackMs = 300;
 const showsMax = 20;

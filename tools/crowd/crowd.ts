@@ -34,7 +34,7 @@ export interface CrowdShares {
   hotSeats: number;
   /** Leave with seats in the basket: half of them release, half just go. */
   abandon: number;
-  /** First card is declined; half of them try another one. */
+  /** Have their first card declined; half of them try another one. */
   decline: number;
 }
 

@@ -68,7 +68,7 @@ async function queue(person: Person, world: World): Promise<{ pass: string } | E
       if (await pause(world, insistAfterMs)) continue;
       return { end: 'gave_up' };
     }
-    const over = world.tally.seen(status);
+    const over = world.tally.noteStatus(status);
     if (over) return { end: over };
     let waitMs = pollMs(status, joined.body, world.random);
     if ((status.frontier[joined.body.shard] ?? 0) >= joined.body.number && status.phase === 'open') {
@@ -104,7 +104,7 @@ async function fillBasket(person: Person, world: World, pass: string): Promise<{
     // Nothing found a few times: watch the status as the page does, and try again while seats may come back.
     if (attempt >= holdTriesMax) {
       const { body: status } = await buyer.status();
-      const over = world.tally.seen(status);
+      const over = world.tally.noteStatus(status);
       if (over) return { end: over };
       if (!(await pause(world, pollMs(status, { number: 0, shard: 0 }, world.random))))
         return { end: 'gave_up' };
@@ -130,15 +130,20 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
     }
     paid = await buyer.pay(id, person.card);
   }
-  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way') {
+  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way' || isUnpaid(paid)) {
     if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
-    paid = await buyer.refresh(id);
+    // Nothing is under way: the payment never arrived, and is sent again.
+    paid = isUnpaid(paid) ? await buyer.pay(id, person.card) : await buyer.refresh(id);
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
   const seats = basket.hold().seats.map(({ seat }) => seat);
   world.tally.bought(seats.length);
   world.onBought(id, seats);
   return 'bought';
+}
+
+function isUnpaid({ status, body }: { status: number; body: { state?: string } }): boolean {
+  return status === 200 && body.state === 'reserved';
 }
 
 /**
@@ -205,7 +210,7 @@ function waitAsAsked({ random }: World, { body }: Answer): number {
   return Math.min(Math.max(asked, 250), 30_000) * (0.85 + random.int(300) / 1_000);
 }
 
-/** Some seats that everybody wants: the first of the house. */
+/** Some seats that everybody wants: the first of the venue. */
 function hotSeats(quantity: number, random: Random): number[] {
   const first = random.int(hotSeatCount);
   return Array.from({ length: quantity }, (_, index) => first + index);

@@ -39,7 +39,7 @@ export interface Tally {
   arrived(): void;
   answered(method: string, route: string, answer: Answer): void;
   /** Records a status. Returns the end if the sale is over for all buyers. */
-  seen(status: StatusObject): BuyerEnd | null;
+  noteStatus(status: StatusObject): BuyerEnd | null;
   refused(): void;
   retried(): void;
   bought(seats: number): void;
@@ -88,7 +88,7 @@ export function createTally({ clock, buyers }: { clock: Clock; buyers: number })
       if (answer.status >= 500 && answer.status !== 503)
         this.fault(`${key}: ${answer.status} ${answer.body.code ?? ''}`);
     },
-    seen(status) {
+    noteStatus(status) {
       if (status.phase === 'closed' || status.phase === 'cancelled') return 'sale_over';
       if (!status.soldOut) return null;
       soldOutFirst ??= clock.monotonic();

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Command } from 'commander';
-import type { Runtime } from '../../src/app/app.ts';
+import type { Runtime } from '../../src/app/runtime.ts';
 import { createDemoEvent } from '../../src/cli/demo-event.ts';
 import { counted } from '../../src/core/counted.ts';
 import { generateStadium } from '../../src/plans/generate.ts';

@@ -5,8 +5,8 @@ const trailsMax = 5;
 
 /** The outcome of the holds that were live when Redis failed. */
 export interface Fates {
-  told(event: HoldEvent): void;
-  /** Now: whatever lives from here on is what has to be recovered. */
+  note(event: HoldEvent): void;
+  /** The blow falls now: the holds that live at this moment have to be recovered. */
   blow(): void;
   summary(): {
     /** Holds that lived at the blow, in the partition that was hurt, and whose owners stayed. */
@@ -37,7 +37,7 @@ export function createFates(hurts: (seat: number) => boolean, clock: Clock): Fat
   const fates = new Map<string, Fate>();
   let blowAt = 0;
   return {
-    told(event) {
+    note(event) {
       if (event.kind === 'granted') {
         const hurt = hurts(event.hold.seats[0]!.seat);
         const trail = [{ at: clock.monotonic(), says: 'granted' }];

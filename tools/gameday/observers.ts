@@ -133,7 +133,8 @@ export async function startProber(parts: {
 function answerOf(status: number, code: string): Probe['answer'] {
   if (status === 200 || status === 201) return 'granted';
   if (status === 503) return 'refused';
-  // Seats that others want, or its own hold that was not given back yet: no word about the store.
+  // Other buyers want the seats, or the prober's own hold was not given back yet. This says nothing about the
+  // store.
   return ['taken', 'hold_exists', 'quota'].includes(code) ? 'passed' : 'failed';
 }
 

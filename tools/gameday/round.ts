@@ -13,7 +13,7 @@ import {
   watchModes,
 } from './observers.ts';
 import { judged, type RoundResult } from './results.ts';
-import { checkSales, closeEvent, type House, readHouse } from './sales.ts';
+import { checkSales, closeEvent, readVenue, type Venue } from './sales.ts';
 import { type Hurting, type ScenarioName, scenarios } from './scenarios.ts';
 import type { GameRedis } from './servers.ts';
 import type { Stack } from './stack.ts';
@@ -36,9 +36,9 @@ export interface RoundOptions {
 export interface Pace {
   /** The crowd comes within this long… */
   arriveOverMs: number;
-  /** …and keeps its baskets so long: there are holds to lose whenever the blow falls. */
+  /** …and keeps its baskets for this long, so that there are holds to lose whenever the blow falls. */
   thinkMs: readonly [number, number];
-  /** The blow falls so long after the first came, the first of the two at least. */
+  /** The earliest and the latest time of the blow after the first buyer came. */
   blowMs: readonly [number, number];
 }
 export const paces = {
@@ -63,24 +63,24 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
   const event = `round-${options.round}-${scenario}`;
   const split = scenario === 'cut';
   await options.makeEvent(event, split);
-  const house = await readHouse(stack.db, event);
-  const partition = split ? random.int(house.partitions.length) : 0;
-  const redis = serverOf(stack, house, partition);
+  const venue = await readVenue(stack.db, event);
+  const partition = split ? random.int(venue.partitions.length) : 0;
+  const redis = serverOf(stack, venue, partition);
   const at: Hurting = { redis, clock, random };
   const script = scenarios[scenario];
   await script.prepare?.(at);
-  const watch = watchModes({ db: stack.db, clock, event: house.eventNo });
+  const watch = watchModes({ db: stack.db, clock, event: venue.eventNo });
   const probers: Prober[] = [];
   try {
-    const inRedis = (): boolean => house.partitions.every((each) => watch.now(each)?.mode === 'redis');
+    const inRedis = (): boolean => venue.partitions.every((each) => watch.now(each)?.mode === 'redis');
     if (!(await watch.until(inRedis, inRedisWithinMs))) throw new Error('the event did not come to Redis');
     await untilOpen(`${stack.url}/api/events/${event}/status`, clock);
-    const other = house.partitions.find((each) => each !== partition);
+    const other = venue.partitions.find((each) => each !== partition);
     for (const each of [partition, ...(other === undefined ? [] : [other])]) {
-      const section = house.sectionOf(each);
+      const section = venue.sectionOf(each);
       probers.push(await startProber({ url: stack.url, event, section, clock, random }));
     }
-    const fates = createFates((seat) => house.partitionOf(seat) === partition, clock);
+    const fates = createFates((seat) => venue.partitionOf(seat) === partition, clock);
     const bought = new Map<string, number[]>();
     const crowd = startCrowd({ ...options, event, random, fates, bought });
     const blow = await strike(at, scenario, watch, { partition, fates, pace: options.pace });
@@ -90,7 +90,7 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     await Promise.all(probers.map((prober) => prober.stop()));
     const report = await crowd;
     say(`${seconds()} everybody has gone; the audit …`);
-    const sales = await checkSales(stack, event, house.eventNo, bought);
+    const sales = await checkSales(stack, event, venue.eventNo, bought);
     return judged({
       ...identity(options),
       ...fates.summary(),
@@ -104,7 +104,7 @@ export async function runRound(options: RoundOptions): Promise<RoundResult> {
     await Promise.all(probers.map((prober) => prober.stop()));
     await watch.stop();
     await script.mend(at).catch(() => {});
-    await closeEvent(stack.db, house.eventNo).catch(() => {});
+    await closeEvent(stack.db, venue.eventNo).catch(() => {});
   }
 }
 
@@ -124,8 +124,8 @@ function identity({ round, scenario, seed, buyers, seats }: RoundOptions) {
   return { round, scenario, seed, buyers, seats };
 }
 
-function serverOf(stack: Stack, house: House, partition: number): GameRedis {
-  const name = house.storeOf(partition) ?? 'default';
+function serverOf(stack: Stack, venue: Venue, partition: number): GameRedis {
+  const name = venue.storeOf(partition) ?? 'default';
   const found = stack.redis.find((each) => each.name === name);
   if (!found) throw new Error(`there is no Redis named ${name}`);
   return found;
@@ -145,7 +145,7 @@ function startCrowd(
     random,
     connectionsMax: 200,
     thinkMs: pace.thinkMs,
-    onHold: (told: HoldEvent) => fates.told(told),
+    onHold: (change: HoldEvent) => fates.note(change),
     onBought: (order, seats) => void bought.set(order, seats),
   });
   // Awaited later; a round that fails before that must not end the process.

@@ -6,7 +6,10 @@ import type { RoundResult } from './results.ts';
 /** Rounds collected over several sittings: one line of JSON each, all of the same program. */
 export interface RoundsFile {
   kept: readonly RoundResult[];
-  /** Throws OtherProgram when the program was changed since the file was opened: the round ran partly on each. */
+  /**
+   * Throws OtherProgram if the program was changed since the file was opened, because the round ran partly on
+   * each version.
+   */
   append(result: RoundResult): void;
 }
 

@@ -2,7 +2,7 @@ import type { Db } from '../../src/postgres/db.ts';
 import type { Stack } from './stack.ts';
 
 /** An event's seats by partition. */
-export interface House {
+export interface Venue {
   eventNo: number;
   partitions: number[];
   /** Name of the Redis that a partition is pinned to. Null is the default one. */
@@ -12,7 +12,7 @@ export interface House {
   sectionOf(partition: number): string;
 }
 
-export async function readHouse(db: Db, event: string): Promise<House> {
+export async function readVenue(db: Db, event: string): Promise<Venue> {
   const [row] = await db.query<{ no: number }>(
     'gameday_event',
     'SELECT event_no AS no FROM events WHERE event_id = $1',

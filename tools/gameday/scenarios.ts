@@ -17,7 +17,7 @@ export interface Scenario {
   says: string;
   /** Before the crowd comes. */
   prepare?(at: Hurting): Promise<void>;
-  /** Some seconds before the blow, with the crowd in the house. */
+  /** Some seconds before the blow, with the crowd in the venue. */
   before?(at: Hurting): Promise<void>;
   hurt(at: Hurting): Promise<void>;
   /** Milliseconds from the failure to the repair, drawn for each round. */

@@ -18,7 +18,7 @@ export interface GameRedis {
   /** On the same port, empty or with what was saved; resolves when it answers. */
   start(what: 'empty' | 'saved'): Promise<void>;
   flush(): Promise<void>;
-  /** A server of its own with the data of this moment. The caller ends it. */
+  /** Starts a separate server with a copy of the present data. The caller stops it. */
   copy(): Promise<RedisProcess>;
   /** A second server that copies this one; resolves when it has caught up. */
   addReplica(): Promise<void>;

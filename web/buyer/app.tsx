@@ -186,7 +186,7 @@ function start(buyer: Buyer): () => void {
     for (let tries = 1; !stopped; tries++) {
       const [found] = await Promise.all([loadEvent(buyer), look(buyer)]);
       if (found === 'not_found') {
-        // It may have been published this very moment, so this is no dead end: asked for again, ever more rarely.
+        // It may have been published just now, so the page does not give up: it asks again, ever less often.
         buyer.store.set({ load: 'not_found' });
         await pause(Math.min(30_000, 2_000 * tries));
         continue;

@@ -91,7 +91,7 @@ async function refused(buyer: Buyer, problem: Problem, wish: Wish): Promise<void
 }
 
 /**
- * Seats in another part of the house than those that are held cannot be exchanged for them in one step: they are held first,
+ * Seats in another part of the venue than those that are held cannot be exchanged for them in one step: they are held first,
  * then the old ones are given back. When that fails they lapse by themselves.
  */
 export async function moveHold(buyer: Buyer, wish: Wish): Promise<void> {

@@ -237,18 +237,18 @@ function useLosses(
   mine: ReadonlySet<number>,
   setSelected: (seats: ReadonlySet<number>) => void,
 ): void {
-  const house = useStore(feed.store);
+  const venue = useStore(feed.store);
   const before = useRef<Uint8Array | null>(null);
   useEffect(() => {
-    if (!drawing || !house.bits || house.bits === before.current) return;
-    before.current = house.bits;
-    const section = drawing.sections.find((one) => one.id === house.section);
+    if (!drawing || !venue.bits || venue.bits === before.current) return;
+    before.current = venue.bits;
+    const section = drawing.sections.find((one) => one.id === venue.section);
     if (!section) return;
-    const lost = lostSeats(drawing, section, house.bits, selected, mine);
+    const lost = lostSeats(drawing, section, venue.bits, selected, mine);
     if (lost.length === 0) return;
     setSelected(new Set([...selected].filter((seat) => !lost.includes(seat))));
     announce(texts.map.selection.lost(inWords(drawing, lost)));
-  }, [house.bits, drawing]);
+  }, [venue.bits, drawing]);
 }
 
 function useFeed(eventId: string, layout: string): Feed {

@@ -126,7 +126,7 @@ export async function loadEvent(buyer: Buyer): Promise<'ready' | 'not_found' | '
     buyer.store.set({ event: answer.body });
     return 'ready';
   }
-  // Published a moment ago, and not yet to be seen: as a lost answer, it is asked for again.
+  // Published a moment ago but not visible yet, so it is asked for again, as after a lost answer.
   if (answer.kind === 'problem' && answer.problem.code === 'not_published') return 'lost';
   return answer.kind === 'problem' && answer.problem.status === 404 ? 'not_found' : 'lost';
 }

@@ -55,8 +55,8 @@ function waitingInShard({ frontier, last, gaps }: Line, shard: number): number {
 }
 
 /**
- * People before and behind a place. Each shard is called up to the same instant of arrival, and visitors fall to shards by
- * chance: as much of the other shards' lines is ahead as of one's own.
+ * People before and behind a place. Each shard is called up to the same instant of arrival, and visitors are
+ * assigned to shards by chance, so the share that is ahead is the same in each shard's line.
  */
 function aroundOf(
   status: Line,
@@ -68,16 +68,16 @@ function aroundOf(
   const ahead = knownNumbers(from, Math.max(from, number - 1), gaps);
   const behind = knownNumbers(number, last, gaps);
   if (status.frontier.length <= 1) return { ahead, behind };
-  const own = ahead + behind + 1;
+  const waiting = ahead + behind + 1;
   const others = waitingIn(status) - waitingInShard(status, shard);
-  const share = ahead / own;
+  const share = ahead / waiting;
   return {
     ahead: Math.round(ahead + others * share),
     behind: Math.round(behind + others * (1 - share)),
   };
 }
 
-/** Exact when near, a band when far: a number that is thousands away only pretends to be exact. */
+/** Exact when near, a range when far: a number of several thousand would look more exact than it is. */
 export type Band = { kind: 'exact'; n: number } | { kind: 'band'; from: number; to: number };
 
 const exactUpTo = 100;

@@ -92,9 +92,9 @@ export async function mountCardForm(
     async token() {
       const submitted = await elements.submit();
       if (submitted.error) return { kind: 'incomplete', message: submitted.error.message ?? null };
-      const made = await provider.createConfirmationToken({ elements });
-      if (made.confirmationToken) return { kind: 'token', id: made.confirmationToken.id };
-      return { kind: 'incomplete', message: made.error?.message ?? null };
+      const result = await provider.createConfirmationToken({ elements });
+      if (result.confirmationToken) return { kind: 'token', id: result.confirmationToken.id };
+      return { kind: 'incomplete', message: result.error?.message ?? null };
     },
     remove() {
       (element.destroy ?? element.unmount)?.call(element);

@@ -32,7 +32,8 @@ export async function presentReceipt(buyer: Buyer): Promise<boolean> {
         { method: 'POST', body: { receipt: kept.receipt } },
         { triesMax: 8 },
       );
-      // Given back or exchanged meanwhile, here or in another tab: this receipt is of no hold any more.
+      // The hold was given back or exchanged meanwhile, here or in another tab, so this receipt no longer
+      // belongs to a hold.
       if (keep.read<{ hold: string }>('hold')?.hold !== kept.hold) return store.get().hold !== null;
       // The outcome is unknown, so the next status check starts over.
       if (answer.kind === 'lost') return true;
@@ -70,5 +71,5 @@ export function presentInGrace(buyer: Buyer): void {
   void presentReceipt(buyer);
 }
 
-/** Until when the grace lasted for which a page has shown its receipt. */
+/** The end of the last grace for which a page has shown its receipt. */
 const presented = new WeakMap<Buyer, number>();

@@ -93,7 +93,10 @@ export function RefusalView(props: {
   );
 }
 
-/** The page's own map says so before anything is asked for: this is for what it did not see coming. */
+/**
+ * The page's own map usually says this before anything is requested. This is for a case that the map did not
+ * foresee.
+ */
 function AcrossView(props: {
   buyer: Buyer;
   state: BuyerState;

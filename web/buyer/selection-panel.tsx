@@ -15,7 +15,7 @@ export function SelectionPanel(props: {
   drawing: Drawing | null;
   selected: ReadonlySet<number>;
   busy: boolean;
-  /** The choice by the parts of the house that are sold apart. */
+  /** The choice by the parts of the venue that are sold apart. */
   parts: Part[];
   /** True if the selection is in another partition than the held seats that it would replace. */
   away: boolean;

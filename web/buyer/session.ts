@@ -37,7 +37,7 @@ export type Wish =
 export type Refusal =
   | { kind: 'taken'; seats: number[]; nearest: number[]; wish: Wish }
   | { kind: 'hold_exists'; hold: string; wish: Wish }
-  /** The wish spans parts of the house that are sold apart, or leaves the part that the hold to be replaced is in. */
+  /** The wish spans parts of the venue that are sold apart, or leaves the part that the hold to be replaced is in. */
   | { kind: 'across'; parts: { partition: number; seats: number[] }[]; wish: Wish };
 
 export interface BuyerState {

@@ -3,7 +3,7 @@ import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { hashOf, placeOfEvent } from './place.ts';
-import type { MailSheet, OrganiserEvent } from './shapes.ts';
+import type { Mail, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.attention;
 const lookEveryMs = 30_000;
@@ -25,7 +25,7 @@ export function Attention({ event, shown }: { event: OrganiserEvent; shown: bool
       const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
       const [payments, mails, entries] = await Promise.all([
         call<{ total: number }>(`/api/organiser/attention?limit=1&event=${encodeURIComponent(event.id)}`),
-        call<{ mails: MailSheet[] }>('/api/organiser/mails'),
+        call<{ mails: Mail[] }>('/api/organiser/mails'),
         call<{ doubleUses: unknown[] }>(`${base}/entries`),
       ]);
       const all = payments.kind === 'ok' && mails.kind === 'ok' && entries.kind === 'ok';

@@ -7,6 +7,7 @@ import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.blocks;
 const listedMax = 30;
@@ -19,7 +20,7 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
   const [range, setRange] = useState({ from: '', to: '' });
   const [units, setUnits] = useState('1');
   const [reason, setReason] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const [said, setSaid] = useState<Said>(null);
   const api = `/api/organiser/events/${encodeURIComponent(event.id)}`;
 
@@ -43,15 +44,13 @@ export function Blocks({ event }: { event: OrganiserEvent }) {
   const send = async (method: 'POST' | 'DELETE') => {
     if (busy || seats.length === 0) return;
     if (method === 'POST' && reason.trim() === '') return setSaid({ tone: 'bad', text: words.reasonMissing });
-    setBusy(true);
     const body = { seats, ...(reason.trim() ? { reason: reason.trim() } : {}) };
-    const answer = await call<{
+    const answer = await request<{
       blocked?: number[];
       refused?: { seat: number; state: string }[];
       unanswered?: number[];
       unblocked?: number[];
     }>(`${api}/blocks`, { method, body });
-    setBusy(false);
     if (answer.kind !== 'ok') return setSaid(refusal(answer));
     const { blocked, refused = [], unanswered = [], unblocked } = answer.body;
     setSaid({

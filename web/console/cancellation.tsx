@@ -7,6 +7,7 @@ import { money, shortDateTime } from '../shared/texts/format.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { hashOf, placeOfEvent } from './place.ts';
 import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.refunds;
 const refreshMs = 2_000;
@@ -77,12 +78,10 @@ function AskForm(props: {
   const [pace, setPace] = useState('');
   const [asked, setAsked] = useState<Asked | null>(null);
   const [typed, setTyped] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
 
   const send = async <T,>(body: object) => {
-    setBusy(true);
-    const answer = await call<T>(props.path, { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<T>(props.path, { method: 'POST', body });
     const mistyped = answer.kind === 'problem' && answer.problem.code === 'not_confirmed';
     if (mistyped) props.onSaid({ tone: 'bad', text: words.cancel.mistyped });
     else props.onSaid(answer.kind === 'ok' ? null : refusal(answer));

@@ -6,6 +6,7 @@ import { count, listed, shortDateTime } from '../shared/texts/format.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.codes;
 
@@ -77,7 +78,7 @@ function CodesForm(props: {
   const [form, setForm] = useState(empty);
   const [own, setOwn] = useState(false);
   const [opens, setOpens] = useState<ReadonlySet<Openable>>(new Set());
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const set = (field: keyof typeof empty) => (value: string) =>
     setForm((now) => ({ ...now, [field]: value }));
   const { openable, onSaid } = props;
@@ -86,9 +87,7 @@ function CodesForm(props: {
     if (busy) return;
     const body = bodyOf(form, own, openable.length === 1 ? openable : [...opens]);
     if (typeof body === 'string') return onSaid({ tone: 'bad', text: body });
-    setBusy(true);
-    const answer = await call<{ codes: string[] }>(props.api, { method: 'POST', body, timeoutMs: 60_000 });
-    setBusy(false);
+    const answer = await request<{ codes: string[] }>(props.api, { method: 'POST', body, timeoutMs: 60_000 });
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setForm(empty);
     onSaid({ tone: 'good', text: words.made(answer.body.codes.length) });
@@ -247,12 +246,10 @@ function Batches(props: {
   onChanged: () => void;
 }) {
   const [asking, setAsking] = useState<Batch | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const revoke = async (batch: Batch) => {
-    setBusy(true);
     const body = { batch: batch.batch };
-    const answer = await call<{ revoked: number }>(`${props.api}/revoke`, { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<{ revoked: number }>(`${props.api}/revoke`, { method: 'POST', body });
     setAsking(null);
     props.onSaid(
       answer.kind === 'ok' ? { tone: 'good', text: words.done(answer.body.revoked) } : refusal(answer),

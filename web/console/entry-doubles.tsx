@@ -11,7 +11,10 @@ const { doubles } = words;
 
 type Double = EntrySums['doubleUses'][number];
 
-/** Tickets that more than one came in with: known once gates without a network have handed over what they let in. */
+/**
+ * Tickets with which more than one person came in. This is known after gates without a network have handed
+ * over their scans.
+ */
 export function Doubles(props: { event: string; sums: EntrySums; onChanged: () => void }) {
   const { event, sums } = props;
   const [said, setSaid] = useState<Said>(null);

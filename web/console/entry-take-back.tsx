@@ -1,10 +1,10 @@
 import { useRef, useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { shortDateTime } from '../shared/texts/format.ts';
 import { Field, refusal, type Said } from './fields.tsx';
 import type { EntryPlace } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.entry;
 
@@ -21,14 +21,14 @@ export interface TakenBack {
 export function TakeBack(props: {
   id: string;
   event: string;
-  /** Named by its time: a repeat after a lost answer takes back no later one. */
+  /** The use is named by its time: a request repeated after a lost answer must not take back a later use. */
   use: { ticket: string; at: string };
   /** Null if the check-in is left unchanged. */
   onEnded: (ended: TakenBack | null) => void;
 }) {
   const { id, event, use, onEnded } = props;
   const [reason, setReason] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const before = useRef(document.activeElement);
   const leave = () => {
     if (before.current instanceof HTMLElement && before.current.isConnected) before.current.focus();
@@ -36,12 +36,10 @@ export function TakeBack(props: {
   };
   const send = async () => {
     if (busy || reason.trim() === '') return;
-    setBusy(true);
-    const answer = await call<{ next: { at: string; gate: string | null } | null }>(
+    const answer = await request<{ next: { at: string; gate: string | null } | null }>(
       '/api/organiser/checkin/undo',
       { method: 'POST', body: { ...use, event, reason: reason.trim() } },
     );
-    setBusy(false);
     if (answer.kind === 'ok') {
       const { next } = answer.body;
       const text = next ? words.takeBack.counts(shortDateTime(next.at), next.gate) : words.takeBack.free;

@@ -73,7 +73,10 @@ export function EventPanel({ id, view, order }: PanelProps) {
   );
 }
 
-/** A view that was once opened stays: what was typed in it, or found, is there when one comes back. */
+/**
+ * A view that was once opened is kept, so that what was typed or found in it is still there when the user
+ * comes back.
+ */
 function Views(props: Omit<PanelProps, 'id'> & { event: OrganiserEvent; onChanged: () => void }) {
   const { event, order } = props;
   const offered = views.filter((one) => event.phase !== 'draft' || ofDrafts.includes(one));

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
-import { call } from '../shared/api.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.exports;
 
@@ -21,16 +21,17 @@ export function Forget() {
   const [nameless, setNameless] = useState(false);
   const [asked, setAsked] = useState<Asked | null>(null);
   const [typed, setTyped] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const [said, setSaid] = useState<Said>(null);
   /** After the question is answered, the focus moves to the form for keyboard users. */
   const [again, setAgain] = useState(false);
   const { forget } = words;
 
   const send = async (body: object) => {
-    setBusy(true);
-    const answer = await call<Omit<Asked, 'body'>>('/api/organiser/buyers/forget', { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<Omit<Asked, 'body'>>('/api/organiser/buyers/forget', {
+      method: 'POST',
+      body,
+    });
     setSaid(answer.kind === 'ok' ? null : refusedWith(answer));
     return answer.kind === 'ok' ? answer.body : null;
   };

@@ -16,6 +16,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { Field, instantOf, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.limits;
 
@@ -76,7 +77,7 @@ function LimitsForm({
 }: Part & { limits: EventLimits; defaults: EventLimits }) {
   const [fields, setFields] = useState<Record<CountedLimit, string>>(() => textsOf(limits));
   const [cooldown, setCooldown] = useState(limits.cooldown !== null);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const rule = limits.cooldown ?? defaults.cooldown ?? cooldownDefault;
 
   const save = async () => {
@@ -87,10 +88,8 @@ function LimitsForm({
       if (value === undefined) return onSaid({ tone: 'bad', text: words.wrong(mostOf(name)) });
       values[name] = value;
     }
-    setBusy(true);
     const body = { replaces: limits, ...values, cooldown: cooldown ? rule : null };
-    const answer = await call<{ limits: EventLimits }>(api, { method: 'PATCH', body });
-    setBusy(false);
+    const answer = await request<{ limits: EventLimits }>(api, { method: 'PATCH', body });
     if (answer.kind === 'ok') onSaid({ tone: 'good', text: words.saved });
     else if (answer.kind === 'problem' && answer.problem.code === 'version_conflict') {
       onSaid({ tone: 'warn', text: words.conflict });
@@ -167,15 +166,13 @@ function ExceptForm({ api, onSaid, onChanged }: Part) {
   const [who, setWho] = useState('');
   const [reason, setReason] = useState('');
   const [until, setUntil] = useState('');
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
 
   const except = async () => {
     if (busy) return;
     if (who.trim() === '' || reason.trim() === '') return onSaid({ tone: 'bad', text: words.missing });
-    setBusy(true);
     const body = { [by]: who.trim(), reason: reason.trim(), until: instantOf(until) };
-    const answer = await call<Allowance>(`${api}/allowances`, { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<Allowance>(`${api}/allowances`, { method: 'POST', body });
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setWho('');
     setReason('');

@@ -8,7 +8,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { refusal, type Said, SaidView } from './fields.tsx';
 import { LongList } from './long-list.tsx';
 import { placeOfEvent } from './place.ts';
-import type { MailSheet, OrganiserEvent } from './shapes.ts';
+import type { Mail, OrganiserEvent } from './shapes.ts';
 
 const words = consoleTexts.mails;
 /** Refresh interval for an order with a mail under way. */
@@ -28,12 +28,12 @@ async function sendAgain(mail: string, copy: boolean): Promise<Said> {
 
 /** The mails that could not be sent, of all events. */
 export function Mails({ events }: { events: OrganiserEvent[] }) {
-  const [all, setAll] = useState<{ count: number; mails: MailSheet[] } | null>(null);
+  const [all, setAll] = useState<{ count: number; mails: Mail[] } | null>(null);
   const [said, setSaid] = useState<Said>(null);
   /** How many of how many are sent again just now. */
   const [going, setGoing] = useState<[number, number] | null>(null);
   const load = async () => {
-    const answer = await call<{ count: number; mails: MailSheet[] }>('/api/organiser/mails');
+    const answer = await call<{ count: number; mails: Mail[] }>('/api/organiser/mails');
     if (answer.kind === 'ok') setAll(answer.body);
     else setSaid(refusal(answer));
   };
@@ -108,10 +108,10 @@ export function Mails({ events }: { events: OrganiserEvent[] }) {
 
 /** Mails that the order's buyer received or is about to receive. */
 export function OrderMails({ order, to }: { order: string; to: string }) {
-  const [mails, setMails] = useState<MailSheet[] | null>(null);
+  const [mails, setMails] = useState<Mail[] | null>(null);
   const [said, setSaid] = useState<Said>(null);
   const load = async () => {
-    const answer = await call<{ mails: MailSheet[] }>(`/api/organiser/mails?order=${order}`);
+    const answer = await call<{ mails: Mail[] }>(`/api/organiser/mails?order=${order}`);
     if (answer.kind === 'ok') setMails(answer.body.mails);
     else setSaid(refusal(answer));
   };
@@ -151,7 +151,7 @@ export function OrderMails({ order, to }: { order: string; to: string }) {
 }
 
 function MailRow(props: {
-  mail: MailSheet;
+  mail: Mail;
   /** Its event, where mails of several are listed. */
   of?: string;
   onAgain: () => void;
@@ -198,12 +198,12 @@ function MailRow(props: {
   );
 }
 
-function sayState({ state, error }: MailSheet): string {
+function sayState({ state, error }: Mail): string {
   return state === 'due' && error !== null ? words.inVain : words.states[state];
 }
 
 /** When it is tried next; of refused ones the list says that they are not. */
-function sayNext(mail: MailSheet): string {
+function sayNext(mail: Mail): string {
   if (mail.state === 'refused') return '';
   return mail.nextAt === null ? words.notByItself : words.next(shortDateTime(mail.nextAt));
 }

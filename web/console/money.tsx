@@ -8,7 +8,7 @@ import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
 
 const words = consoleTexts.money;
-/** They are counted five seconds after a sale. */
+/** The figures are counted five seconds after a sale. */
 const lookEveryMs = 10_000;
 
 interface Sold {

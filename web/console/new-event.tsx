@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
 import { newEventLimits } from '../../src/core/limits.ts';
-import { call } from '../shared/api.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, instantOf, minorOf, refusal, type Said, SaidView } from './fields.tsx';
 import { type KindDraft, KindFields, kindsOf } from './new-kinds.tsx';
 import type { OrganiserEvent, PlanSummary } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.newEvent;
 const kindWords = consoleTexts.codes.kinds;
@@ -35,7 +35,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
   const [prices, setPrices] = useState<Record<string, string>>({});
   const [kinds, setKinds] = useState<KindDraft[]>([]);
   const [locked, setLocked] = useState<readonly string[]>([]);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const [said, setSaid] = useState<Said>(null);
   const plan = props.plans.find((one) => one.plan === form.plan);
   const set = (field: keyof Form) => (value: string) => setForm((now) => ({ ...now, [field]: value }));
@@ -45,9 +45,7 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
     if (busy || !plan) return;
     const body = bodyOf(form, plan, { prices, kinds, locked });
     if (typeof body === 'string') return setSaid({ tone: 'bad', text: body });
-    setBusy(true);
-    const answer = await call<OrganiserEvent>('/api/organiser/events', { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<OrganiserEvent>('/api/organiser/events', { method: 'POST', body });
     if (answer.kind === 'ok') props.onCreated(answer.body.id);
     else setSaid(refusal(answer));
   };

@@ -9,6 +9,7 @@ import { Field, focusOnce, minorOf, refusal, type Said, SaidView } from './field
 import { OrderMails } from './mails.tsx';
 import { go, placeOfEvent } from './place.ts';
 import type { OrganiserEvent, OrganiserOrder, OrganiserRefund } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.refunds;
 const isOrderId = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
@@ -166,13 +167,11 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
   const [goodwill, setGoodwill] = useState('');
   const [reason, setReason] = useState('');
   const [asked, setAsked] = useState<{ body: object; amount: number; key: string } | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const path = `/api/organiser/orders/${order.order}/refunds`;
 
   const send = async (body: object, key?: string) => {
-    setBusy(true);
-    const answer = await call<{ amount: number }>(path, { method: 'POST', body, key });
-    setBusy(false);
+    const answer = await request<{ amount: number }>(path, { method: 'POST', body, key });
     if (answer.kind !== 'ok') onSaid(refusal(answer));
     return answer.kind === 'ok' ? answer.body : null;
   };
@@ -190,7 +189,8 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
       reason: reason.trim(),
     };
     const would = await send({ ...body, preview: true });
-    // The same question twice, from an impatient hand, is one refund: the key is made when it is asked.
+    // The key is made when the question is asked, so that answering it twice by an impatient click makes only
+    // one refund.
     if (would) setAsked({ body, amount: would.amount, key: newKey() });
   };
   const make = async () => {

@@ -5,6 +5,7 @@ import { Confirm, Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { Controls, OrganiserEvent } from './shapes.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.control;
 
@@ -19,19 +20,17 @@ export function SaleControls(props: { event: OrganiserEvent; onChanged: () => vo
   const [rate, setRate] = useState(event.rateCeiling === null ? '' : String(event.rateCeiling));
   const [asking, setAsking] = useState<Phase | null>(null);
   const [conflict, setConflict] = useState<{ was: Controls; now: Controls } | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const [said, setSaid] = useState<Said>(null);
   const base = `/api/organiser/events/${encodeURIComponent(event.id)}`;
 
   const change = async (patch: Partial<Controls>) => {
     if (busy) return;
-    setBusy(true);
     setSaid(null);
     setConflict(null);
     setAsking(null);
     const body = { expectedVersion: seen.version, ...patch };
-    const answer = await call<Controls>(`${base}/on-sale`, { method: 'PATCH', body });
-    setBusy(false);
+    const answer = await request<Controls>(`${base}/on-sale`, { method: 'PATCH', body });
     if (answer.kind === 'ok') {
       setSeen(answer.body);
       setSaid({ tone: 'good', text: words.saved });
@@ -45,13 +44,11 @@ export function SaleControls(props: { event: OrganiserEvent; onChanged: () => vo
 
   const publish = async () => {
     if (busy) return;
-    setBusy(true);
-    const answer = await call<{ phase: Phase; seats: number }>(`${base}/publish`, {
+    const answer = await request<{ phase: Phase; seats: number }>(`${base}/publish`, {
       method: 'POST',
       body: {},
       timeoutMs: 120_000,
     });
-    setBusy(false);
     if (answer.kind === 'ok') {
       setSaid({ tone: 'good', text: words.published(answer.body.seats) });
       const fresh = await call<OrganiserEvent>(base);

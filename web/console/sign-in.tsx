@@ -1,9 +1,9 @@
 import { useRef, useState } from 'preact/hooks';
 import type { Problem } from '../../src/http/api-types.ts';
-import { call } from '../shared/api.ts';
 import { Notice } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { texts } from '../shared/texts/texts.ts';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.signIn;
 
@@ -11,14 +11,12 @@ export function SignIn({ onIn }: { onIn: (email: string) => void }) {
   const email = useRef<HTMLInputElement>(null);
   const password = useRef<HTMLInputElement>(null);
   const [refused, setRefused] = useState<string | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
   const submit = async (event: Event) => {
     event.preventDefault();
     if (busy) return;
-    setBusy(true);
     const body = { email: email.current!.value, password: password.current!.value };
-    const answer = await call<{ email: string }>('/api/organiser/sessions', { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<{ email: string }>('/api/organiser/sessions', { method: 'POST', body });
     if (answer.kind === 'ok') return onIn(answer.body.email);
     setRefused(answer.kind === 'lost' ? texts.problems.unexpected : sentence(answer.problem));
     password.current!.focus();

@@ -7,6 +7,7 @@ import { texts } from '../shared/texts/texts.ts';
 import { Field, refusal, type Said, SaidView } from './fields.tsx';
 import type { OrganiserEvent } from './shapes.ts';
 import { TableScroll } from './table-scroll.tsx';
+import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.webhooks;
 const base = '/api/organiser/webhooks';
@@ -217,20 +218,18 @@ function AddForm(props: Part & { events: OrganiserEvent[]; happenings: string[] 
   const [event, setEvent] = useState('');
   const [note, setNote] = useState('');
   const [wanted, setWanted] = useState<ReadonlySet<string>>(new Set(happenings));
-  const [busy, setBusy] = useState(false);
+  const { busy, request } = useRequest();
 
   const add = async () => {
     if (busy) return;
     if (url.trim() === '' || wanted.size === 0) return onSaid({ tone: 'bad', text: words.missing });
-    setBusy(true);
     const body = {
       url: url.trim(),
       happenings: happenings.filter((one) => wanted.has(one)),
       event: event === '' ? undefined : event,
       note: note.trim() === '' ? null : note.trim(),
     };
-    const answer = await call<{ secret: string; warning?: string }>(base, { method: 'POST', body });
-    setBusy(false);
+    const answer = await request<{ secret: string; warning?: string }>(base, { method: 'POST', body });
     if (answer.kind !== 'ok') return onSaid(refusal(answer));
     setUrl('');
     setNote('');

@@ -96,13 +96,13 @@ interface Said {
 }
 
 function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats: readonly number[] }) {
-  const said = sayState(order);
+  const view = sayState(order);
   const { refunds = [], returned = [] } = order;
-  useEffect(() => announce(said.title), [said.title]);
+  useEffect(() => announce(view.title), [view.title]);
   return (
-    <section class={`card stack state-card ${said.tone}`}>
-      <h2>{said.title}</h2>
-      {said.text.map((sentence) => (
+    <section class={`card stack state-card ${view.tone}`}>
+      <h2>{view.title}</h2>
+      {view.text.map((sentence) => (
         <p key={sentence}>{sentence}</p>
       ))}
       {refundedSeats.length > 0 && <p>{words.refundedSeats(refundedSeats.length)}</p>}
@@ -138,10 +138,10 @@ function StateCard({ order, refundedSeats }: { order: OrderAnswer; refundedSeats
           </ul>
         </div>
       )}
-      {said.link && (
+      {view.link && (
         <p>
-          <a class="button primary" href={said.link.href}>
-            {said.link.label}
+          <a class="button primary" href={view.link.href}>
+            {view.link.label}
           </a>
         </p>
       )}

@@ -11,7 +11,7 @@ export interface Drawing {
   decorations: PlanDecoration[];
   /** Shapes whose label is written: not where the plan writes it itself, not under another shape. */
   labelled: Set<PlanDecoration>;
-  /** The sections' common box: what the whole house is fitted to. */
+  /** The sections' common box: what the whole venue is fitted to. */
   box: Box;
   /** Section index and place within it, by seat_no; -1 for numbers that the plan no longer has. */
   sectionOf: Int32Array;

@@ -6,7 +6,7 @@ import { createStore, type Store } from '../shared/store.ts';
 import { type Drawing, unpack } from './drawing.ts';
 
 /** The map's data: the drawing once, counts every 5 s, and availability bits every 2 s for the one section in view. */
-export interface House {
+export interface Venue {
   drawing: Drawing | null;
   failed: boolean;
   counts: CountsObject | null;
@@ -16,7 +16,7 @@ export interface House {
 }
 
 export interface Feed {
-  store: Store<House>;
+  store: Store<Venue>;
   /** Sets the section in view. Null if there is none; then no bits are read. */
   watch(section: string | null): void;
   stop(): void;
@@ -27,7 +27,7 @@ const bitsEveryMs = 2000;
 
 export function startFeed(eventId: string, layoutUrl: string): Feed {
   const api = `/api/events/${encodeURIComponent(eventId)}`;
-  const store = createStore<House>({ drawing: null, failed: false, counts: null, section: null, bits: null });
+  const store = createStore<Venue>({ drawing: null, failed: false, counts: null, section: null, bits: null });
   const stop = new AbortController();
   let bitsVersion: [number, number] | null = null;
   let watching = new AbortController();

@@ -22,7 +22,7 @@ export function MapView(props: {
   onGa?: (section: DrawnSection | null) => void;
 }) {
   const { feed, drawing, event } = props;
-  const house = useStore(feed.store);
+  const venue = useStore(feed.store);
   const host = useRef<HTMLDivElement>(null);
   const base = useRef<HTMLCanvasElement>(null);
   const live = useRef<HTMLCanvasElement>(null);
@@ -83,8 +83,8 @@ export function MapView(props: {
     };
   }, [drawing, feed]);
 
-  useEffect(() => stage.current?.update({ counts: house.counts?.sections ?? null }), [house.counts]);
-  useEffect(() => stage.current?.update({ bits: house.bits, mine: props.mine }), [house.bits, props.mine]);
+  useEffect(() => stage.current?.update({ counts: venue.counts?.sections ?? null }), [venue.counts]);
+  useEffect(() => stage.current?.update({ bits: venue.bits, mine: props.mine }), [venue.bits, props.mine]);
   useEffect(() => stage.current?.update({ selected: props.selected }), [props.selected]);
   useEffect(() => stage.current?.update({ onlyCategory }), [onlyCategory]);
 
@@ -92,7 +92,7 @@ export function MapView(props: {
     <div class="map">
       <div class="map-bar">
         <p class="map-where" aria-hidden="true">
-          {section ? `${section.name} · ${words.left(house.counts?.sections[section.id] ?? 0)}` : words.hint}
+          {section ? `${section.name} · ${words.left(venue.counts?.sections[section.id] ?? 0)}` : words.hint}
         </p>
         <div class="map-buttons">
           {section && (
@@ -139,7 +139,7 @@ export function MapView(props: {
         event={event}
         only={onlyCategory}
         onOnly={setOnlyCategory}
-        counts={house.counts?.categories ?? null}
+        counts={venue.counts?.categories ?? null}
       />
     </div>
   );

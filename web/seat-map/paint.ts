@@ -4,7 +4,7 @@ import { isFree } from './feed.ts';
 import { inkOn, type Look, type Palette, type Sprites } from './sprites.ts';
 import { type Size, toScreen, type Viewport } from './viewport.ts';
 
-/** Everything that one picture of the house depends on. */
+/** Everything that one picture of the venue depends on. */
 export interface Scene {
   drawing: Drawing;
   view: Viewport;
@@ -263,7 +263,7 @@ function paintDecoration(ctx: CanvasRenderingContext2D, scene: Scene, decoration
   ctx.fillText(text, x, y);
 }
 
-/** Live layer: selection, hover and the keyboard's place. Cheap, so that moving the pointer never redraws the house. */
+/** Live layer: selection, hover and the keyboard's place. Cheap, so that moving the pointer never redraws the venue. */
 export function paintLive(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
   const { size, ratio, palette, view, drawing, selected, sprites } = scene;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -9,7 +9,7 @@ export interface Part {
   sections: string[];
 }
 
-/** The choice by the parts of the house that are sold apart, in their order; one part where the house is one. */
+/** The choice by the parts of the venue that are sold apart, in their order; one part where the venue is one. */
 export function partsOf(
   event: Pick<EventObject, 'partitions'>,
   drawing: Pick<Drawing, 'sections' | 'sectionOf'>,

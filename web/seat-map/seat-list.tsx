@@ -9,7 +9,7 @@ import { offerLine, offerOf } from './pricing.ts';
 
 const words = texts.map.list;
 
-/** The same house as text: sections, then rows with a box for each free seat. */
+/** The same venue as text: sections, then rows with a box for each free seat. */
 export function SeatList(props: {
   feed: Feed;
   drawing: Drawing;
@@ -21,7 +21,7 @@ export function SeatList(props: {
 }) {
   const { feed, drawing } = props;
   const [section, setSection] = useState<DrawnSection | null>(null);
-  const house = useStore(feed.store);
+  const venue = useStore(feed.store);
   useEffect(() => {
     feed.watch(section?.kind === 'seated' ? section.id : null);
     props.onGa?.(section?.kind === 'ga' ? section : null);
@@ -29,7 +29,7 @@ export function SeatList(props: {
   }, [section, feed]);
 
   if (!section) {
-    const counts = house.counts?.sections;
+    const counts = venue.counts?.sections;
     return (
       <div class="stack">
         <h3>{words.title}</h3>
@@ -69,10 +69,10 @@ export function SeatList(props: {
       <ViewHeading>{words.stepsHeading(section.name)}</ViewHeading>
       {section.sellAsUnit && <p>{texts.map.unit}</p>}
       {section.kind === 'seated' &&
-        (house.bits === null ? (
+        (venue.bits === null ? (
           <p class="pulse">{words.loading}</p>
         ) : (
-          <Rows {...props} section={section} bits={house.bits} />
+          <Rows {...props} section={section} bits={venue.bits} />
         ))}
     </div>
   );

@@ -11,7 +11,7 @@ export function toggle(
   section: DrawnSection,
   place: number,
   selected: ReadonlySet<number>,
-  house: { bits: Uint8Array | null; mine: ReadonlySet<number>; max: number },
+  venue: { bits: Uint8Array | null; mine: ReadonlySet<number>; max: number },
 ): Toggled {
   const seat = section.seatNos[place]!;
   const group = section.sellAsUnit ? [...section.seatNos] : [seat];
@@ -21,12 +21,12 @@ export function toggle(
     return { kind: 'removed', selected: next, seats: group };
   }
   const takenAt = (one: number) =>
-    !house.mine.has(section.seatNos[one]!) && isFree(house.bits, one) === false;
+    !venue.mine.has(section.seatNos[one]!) && isFree(venue.bits, one) === false;
   const places = section.sellAsUnit ? group.map((_, i) => i) : [place];
   if (places.some(takenAt)) return { kind: 'taken' };
   const next = new Set(selected);
   for (const one of group) next.add(one);
-  if (next.size > house.max) return { kind: 'too_many' };
+  if (next.size > venue.max) return { kind: 'too_many' };
   return { kind: 'added', selected: next, seats: group };
 }
 

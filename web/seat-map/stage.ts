@@ -19,7 +19,7 @@ import {
 export interface StageEvents {
   /** A seat was chosen by pointer or keyboard. */
   onSeat(section: DrawnSection, place: number): void;
-  /** Called when another section comes into view. Null means the whole house. */
+  /** Called when another section comes into view. Null means the whole venue. */
   onSection(section: DrawnSection | null): void;
   /** The keyboard's place has moved. */
   onCursor(section: DrawnSection, place: number | null): void;
@@ -126,7 +126,7 @@ export function createStage(
     const near = sectionAt(drawing, x, y) ?? current;
     const zoomedIn = scene.view.scale > overview().scale * 1.15;
     setActive(near && zoomedIn && (near === current || showsSeats(near, scene.view)) ? near : null);
-    // One finger scrolls the page while the whole house is shown, and the map once it is zoomed.
+    // One finger scrolls the page while the whole venue is shown, and the map once it is zoomed.
     host.style.touchAction = zoomedIn ? 'none' : 'pan-y';
   }
 

@@ -52,12 +52,12 @@ export function lookAgainMs(looks: number, asked = 0): number {
 /** Ends early when the page is seen again: its reader comes back from the bank, or from another tab. */
 export async function pauseUnlessSeen(ms: number, signal?: AbortSignal): Promise<void> {
   const stop = new AbortController();
-  const seen = () => document.visibilityState === 'visible' && stop.abort();
-  document.addEventListener('visibilitychange', seen);
+  const onVisible = () => document.visibilityState === 'visible' && stop.abort();
+  document.addEventListener('visibilitychange', onVisible);
   signal?.addEventListener('abort', () => stop.abort(), { once: true });
   if (signal?.aborted) stop.abort();
   await pause(ms, stop.signal);
-  document.removeEventListener('visibilitychange', seen);
+  document.removeEventListener('visibilitychange', onVisible);
 }
 
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>

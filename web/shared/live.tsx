@@ -7,7 +7,7 @@ import { createStore, type Store, useStore } from './store.ts';
 const standsMs = 7_000;
 
 export interface Announcer {
-  said: Store<{ text: string }>;
+  spoken: Store<{ text: string }>;
   announce(text: string): void;
   /** Clears the sentence of the previous view. */
   hush(): void;
@@ -15,18 +15,18 @@ export interface Announcer {
 
 /** `later` runs a function after the given ms and returns a function that cancels it. */
 export function createAnnouncer(later: (run: () => void, ms: number) => () => void): Announcer {
-  const said = createStore({ text: '' });
+  const spoken = createStore({ text: '' });
   let callOff = (): void => {};
   const hush = (): void => {
     callOff();
-    if (said.get().text !== '') said.set({ text: '' });
+    if (spoken.get().text !== '') spoken.set({ text: '' });
   };
   return {
-    said,
+    spoken,
     announce(text) {
       callOff();
-      // The same sentence again has to differ, or nothing is read.
-      said.set({ text: text === said.get().text ? `${text}\u00a0` : text });
+      // A repeated sentence has to differ from the last one, or the screen reader does not read it.
+      spoken.set({ text: text === spoken.get().text ? `${text}\u00a0` : text });
       callOff = later(hush, standsMs);
     },
     hush,
@@ -48,7 +48,7 @@ export function useHushBetween(view: string): void {
 
 /** The live region. It is in the page from the start, since many screen readers skip a region that appears with its text. */
 export function LiveRegion() {
-  const { text } = useStore(announcer.said);
+  const { text } = useStore(announcer.spoken);
   return (
     <div class="visually-hidden" role="status" aria-live="polite" aria-atomic="true">
       {text}

@@ -83,7 +83,7 @@ function staleOf(answer: unknown[]): Stale {
 /** {code, hold, visitor, holder, order or '', granted at, deadline, grant, seats} */
 function holdOf(answer: unknown[], at: PartitionOf): Hold {
   const [, hold, visitor, holder, order, grantedAt, deadline, grant, seats] = answer;
-  const made: Hold = {
+  const granted: Hold = {
     hold: textOf(hold, 'a hold id'),
     event: at.event,
     partition: at.partition,
@@ -96,8 +96,8 @@ function holdOf(answer: unknown[], at: PartitionOf): Hold {
     grant: countOf(grant, 'a grant'),
     order: textOf(order, 'an order') || null,
   };
-  assert(made.seats.length > 0 && made.grantedAt < made.deadline, 'a hold of seats with a life');
-  return made;
+  assert(granted.seats.length > 0 && granted.grantedAt < granted.deadline, 'a hold of seats with a life');
+  return granted;
 }
 
 export function holdOutcomeOf(
@@ -110,9 +110,9 @@ export function holdOutcomeOf(
     case 'granted': {
       const [, grantedAt, deadline, grant, seats] = answer;
       const { hold, visitor, holder } = command;
-      const made = holdOf([code, hold, visitor, holder, '', grantedAt, deadline, grant, seats], command);
-      assert(made.seats.length === quantity, `a grant of ${quantity} seats`);
-      return { kind: 'granted', hold: made, repeated: false };
+      const granted = holdOf([code, hold, visitor, holder, '', grantedAt, deadline, grant, seats], command);
+      assert(granted.seats.length === quantity, `a grant of ${quantity} seats`);
+      return { kind: 'granted', hold: granted, repeated: false };
     }
     case 'repeated':
       return { kind: 'granted', hold: ownHoldOf(answer, command), repeated: true };
@@ -208,7 +208,7 @@ export function snapshotOf(reply: unknown): { snapshot: Snapshot; unswept: boole
     const character = text[seat]!;
     const code = character === foreign ? 255 : character - zero;
     const isSet = (bits[seat >> 3]! & (128 >> (seat & 7))) !== 0;
-    // No text is made for the many that are as they should be.
+    // Makes the message only if there is a fault, because most seats are as they should be.
     if (code !== 255 && (code >= seatStates.length || code === held))
       assert(false, `seat ${seat} in a decided state`);
     if (!isSet && code !== 0) assert(false, `seat ${seat} is not plainly free`);

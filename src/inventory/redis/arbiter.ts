@@ -184,9 +184,9 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
     load: (command) => load(run, command),
     project: async (command) => {
       const at = { event: command.event, partition: command.partition };
-      const seen = await project(run, command);
-      if (!seen) throw notAnswering(at.event, at.partition);
-      floors.raise({ ...at, epoch: seen.epoch }, seen.grant);
+      const projected = await project(run, command);
+      if (!projected) throw notAnswering(at.event, at.partition);
+      floors.raise({ ...at, epoch: projected.epoch }, projected.grant);
       return true;
     },
     sweep,
@@ -198,15 +198,15 @@ export function createRedisArbiter(options: RedisArbiterOptions): RebuildableArb
       return doneOf(await run('open', checkedEpoch(at), args)) ?? { kind: 'opened' };
     },
     probe: async (event, partition) => {
-      const seen = probeOf(await run('probe', { event, partition }, []));
-      floors.raise({ event, partition, epoch: seen.epoch }, seen.grant);
-      return seen;
+      const projected = probeOf(await run('probe', { event, partition }, []));
+      floors.raise({ event, partition, epoch: projected.epoch }, projected.grant);
+      return projected;
     },
     floor: (at, atLeast) => floors.raise(at, atLeast),
   };
 }
 
-/** Without an epoch: whichever the store is under. */
+/** Without `epoch`: under whichever epoch the store has. */
 type Place = { event: EventNo; partition: PartitionNo; epoch?: number };
 type Run = (name: ScriptName, at: Place, args: readonly RedisArg[]) => Promise<unknown>;
 interface AskedClaim {
@@ -237,7 +237,7 @@ const project = async (
   const holdLists = chunksOf(holds, holdsPerProject);
   const changeLists = chunksOf(fields, changesPerProject * 3);
   const calls = Math.max(holdLists.length, changeLists.length, 1);
-  let seen: ReturnType<typeof projectedOf> = null;
+  let projected: ReturnType<typeof projectedOf> = null;
   for (let i = 0; i < calls; i++) {
     const list = holdLists[i] ?? [];
     const args = [
@@ -245,10 +245,12 @@ const project = async (
       (changeLists[i] ?? []).join(' '),
       list.filter((one) => one.ordered).length,
     ];
-    seen = projectedOf(await run('project', { event, partition }, [...args, ...list.map((one) => one.hold)]));
-    if (!seen) break;
+    projected = projectedOf(
+      await run('project', { event, partition }, [...args, ...list.map((one) => one.hold)]),
+    );
+    if (!projected) break;
   }
-  return seen;
+  return projected;
 };
 
 const remember = async (

@@ -8,7 +8,7 @@ import type { StoredHold } from '../modes.ts';
 import { heldStates, luaTables } from './codes.ts';
 import { partitionKeys, partitionTag } from './scripts.ts';
 
-/** A few milliseconds of Redis's time a call. */
+/** A call with this many fields takes Redis a few milliseconds. */
 const fieldsPerCall = 2_000;
 const fieldsOfHold = 10;
 
@@ -37,7 +37,8 @@ export async function readRedisHolds(
       );
     }
     if (run !== '' && run !== answer[2]) {
-      // The slot has moved: what the cursor left out there may lie before it here.
+      // The slot has moved to another node. Entries that the cursor had not reached there may be before it
+      // here, so the reading starts again.
       holds.clear();
       cursor = '0';
       run = '';

@@ -27,7 +27,7 @@ export function readScripts(): PartitionScripts {
   const read = (file: string): string =>
     fs.readFileSync(new URL(`./lua/${file}.lua`, import.meta.url), 'utf8');
   const shared = luaTables() + read('partition');
-  const made = Object.entries(parts).map(([name, files]): [string, LuaScript] => {
+  const scripts = Object.entries(parts).map(([name, files]): [string, LuaScript] => {
     const text = [shared, ...files.map(read)].join('\n');
     const script: LuaScript = {
       name: `arbiter_${name}`,
@@ -37,7 +37,7 @@ export function readScripts(): PartitionScripts {
     // Its bits are no text.
     return [name, name === 'snapshot' ? { ...script, buffers: true } : script];
   });
-  return Object.fromEntries(made) as PartitionScripts;
+  return Object.fromEntries(scripts) as PartitionScripts;
 }
 
 /** The hash tag of a partition: all its keys lie in one slot of a cluster, and trust is given by it. */

@@ -3,7 +3,7 @@ import { count, plural } from './format.ts';
 /** English texts for payments that need a decision, on the organiser's page. */
 export const enPayments = {
   title: 'Payments that need a decision',
-  help: 'Each entry says what happened, what was charged and what you can do. Every action is written to the audit log.',
+  help: 'Each entry says what happened, what was charged and what you can do. Every action is written to the log of actions.',
   ofEvent: 'Event',
   all: 'All events',
   reload: 'Load again',
@@ -47,7 +47,7 @@ export const enPayments = {
   reported: 'Reported',
   charged: 'What was charged',
   note: 'Note',
-  noteHint: 'Say what you decided and why. The note is kept in the audit log.',
+  noteHint: 'Say what you decided and why. The note is kept in the log of actions.',
   noteMissing: 'Write a note first.',
   cancel: 'Do nothing',
   of: (label: string, title: string) => `${label}: ${title}`,

@@ -52,7 +52,7 @@ export const problemTexts = {
       'Seats that you held were not paid. You can hold seats again in a short while. Nothing was charged.',
     hold_ordered: 'Payment has started for these seats. Cancel the order if you want others.',
     across_partitions:
-      'These seats are sold in separate parts of the house. Choose seats of one part. Nothing was charged.',
+      'These seats are sold in separate parts of the venue. Choose seats of one part. Nothing was charged.',
     sold_as_unit: 'This box is sold only as a whole. Choose all of its seats.',
     unknown_seat: 'One of these seats is not on sale. Choose others.',
     order_open: 'You have an order for this event that is not paid yet. Pay or cancel it first.',

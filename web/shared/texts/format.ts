@@ -71,7 +71,7 @@ const written = (at: string | number, date: Intl.DateTimeFormat, time: Intl.Date
   // An hour is not parted from its zone at the end of a line.
   `${date.format(new Date(at))}, ${time.format(new Date(at)).replaceAll(' ', '\u00a0')}`;
 
-/** `Saturday, 5 December 2026, 19:30 CET`: by the house's clock (IANA name), which is named, wherever the reader is. */
+/** `Saturday, 5 December 2026, 19:30 CET`: by the venue's clock (IANA name), which is named, wherever the reader is. */
 export function eventTime(at: string | number, timeZone: string): string {
   const { full, time } = inZone(timeZone);
   return written(at, full, time);

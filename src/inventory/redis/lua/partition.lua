@@ -54,7 +54,7 @@ local function is_forgotten(r)
   return r[KIND] ~= HELD.ordered and r[KIND] ~= HELD.ended and r[DEADLINE] + LIFE_MAX_MS <= now
 end
 
--- The seats that its lease was the last to take and that no decision has taken from it, lapsed or not.
+-- The seats of the hold that no later lease and no decision has taken from it, whether it has lapsed or not.
 local function covered(hold, r)
   local fields, lease, seats = {}, r[DEADLINE] .. ':' .. hold, {}
   for i, seat in ipairs(r[SEATS]) do fields[i] = 's' .. seat end
@@ -109,7 +109,7 @@ local function write_ended(hold, r)
   call('HSET', STATE, 'h' .. hold, pack(r))
   call('ZREM', DUE, hold)
 end
--- Becomes a memory that the id is used up.
+-- Ends the hold. Its record then only remembers that the id is used up.
 local function finish(hold, r, kind)
   detach(hold, r)
   r[KIND] = kind

@@ -33,7 +33,7 @@ for i = 7, #ARGV do
     finish(ARGV[i], r, HELD.ended)
     has_decided = true
   elseif not r and not ready then
-    -- It may be among those that are still to be remembered, from an older reading: see remember.lua.
+    -- The hold may be among those of an older reading that remember.lua still has to add.
     write_ended(ARGV[i], { HELD.ended, '', '', '', now, now, 0, '', {} })
   end
 end
