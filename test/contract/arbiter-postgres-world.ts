@@ -2,6 +2,7 @@ import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createDb, type Db } from '../../src/postgres/db.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { setPhase } from '../support/acts.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import { checkedRows } from '../support/row-schemas.ts';
 import { pause } from '../support/wait.ts';
@@ -57,9 +58,7 @@ export async function postgresWorld(
         by,
       );
     },
-    setPhase: async (phase) => {
-      await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, phase]);
-    },
+    setPhase: (phase) => setPhase(database, event, phase),
     setMode: async (mode) => {
       const sql = `UPDATE event_partitions SET mode = $2, epoch = nextval('epochs'), grace_until = NULL WHERE event_no = $1`;
       await database.query(sql, [event, mode]);

@@ -16,6 +16,7 @@ import { ticketsOfOrder } from '../../src/orders/tickets.ts';
 import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { keepsWaiting, setPhase } from '../support/acts.ts';
 import { paidOrder } from '../support/paid-order.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
@@ -111,12 +112,7 @@ test('a gate does not decide between the two halves of a refund: it waits for it
     answered = true;
   });
   const [{ pid }] = (await client.query('SELECT pg_backend_pid() AS pid')).rows;
-  await until(
-    async () =>
-      (await database.query('SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))', [pid]))
-        .length > 0,
-    'the gate to wait for the refund',
-  );
+  await until(() => keepsWaiting(database, pid), 'the gate to wait for the refund');
   assert.equal(answered, false);
   await client.query('COMMIT');
   client.release();
@@ -134,7 +130,7 @@ test('no ticket of a cancelled event, no unpaid ticket, and no ticket outside th
   await database.query(`UPDATE orders SET state = 'confirmed' WHERE order_id = $1`, [order]);
   assert.deepEqual([await why(tickets[0]!), await why(tickets[1]!)], ['not_paid', 'not_paid']);
   await database.query(`UPDATE orders SET state = 'paid' WHERE order_id = $1`, [order]);
-  await database.query(`UPDATE events SET phase = 'cancelled' WHERE event_no = $1`, [event]);
+  await setPhase(database, event, 'cancelled');
   assert.deepEqual([await why(tickets[0]!), await why(tickets[1]!)], ['event_cancelled', 'event_cancelled']);
   const revoked = (await revokedTickets(db, event)).map(({ ticket }) => ticket);
   assert.deepEqual(revoked.sort(), [...tickets].sort());

@@ -4,12 +4,13 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import type { CancellationWish } from '../../src/orders/cancellations.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { makeDue } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { programArguments } from '../support/program.ts';
 import { bought, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator } from '../support/simulator.ts';
-import { auditEvent, makeDue, reserved, stageEvent } from '../support/stage.ts';
+import { auditEvent, reserved, stageEvent } from '../support/stage.ts';
 import { pause } from '../support/wait.ts';
 
 /** Run at full size by hand: ONSALE_TEST_CANCEL_TICKETS=50000 node --import tsx --test test/load/cancel-event.test.ts */

@@ -3,6 +3,7 @@ import test from 'node:test';
 import { overStore } from '../../models/one-store.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { passDeadline, setPhase } from '../support/acts.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import {
@@ -10,7 +11,6 @@ import {
   holdOf,
   linesOf,
   orderIdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
@@ -327,8 +327,8 @@ test('a partition that moves or has another epoch takes no order', async () => {
   await database.query(`UPDATE event_partitions SET mode = 'moving' WHERE event_no = $1`, [stage.event]);
   const moving = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
   assert.equal(moving.kind, 'retry');
-  for (const phase of ['cancelled', 'pre_queue', 'scheduled', 'draft']) {
-    await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [stage.event, phase]);
+  for (const phase of ['cancelled', 'pre_queue', 'scheduled', 'draft'] as const) {
+    await setPhase(database, stage.event, phase);
     const outcome = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
     assert.deepEqual(outcome, { kind: 'not_open', phase });
   }

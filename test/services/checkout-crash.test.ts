@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import test from 'node:test';
+import { passDeadline } from '../support/acts.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import { programArguments } from '../support/program.ts';
-import { auditEvent, passDeadline, stageEvent, till } from '../support/stage.ts';
+import { auditEvent, stageEvent, till } from '../support/stage.ts';
 
 const { database, simulator } = await checkoutDesk();
 

@@ -9,19 +9,12 @@ import { orderHistory } from '../../src/orders/orders.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { cleanProviderEvents } from '../../src/retention/cleaning.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { loseSeats, makeDue, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testLoops } from '../support/loops.ts';
 import { openPayment } from '../support/simulator.ts';
-import {
-  auditEvent,
-  makeDue,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-} from '../support/stage.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
 import { pause } from '../support/wait.ts';
 
 const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
@@ -207,7 +200,7 @@ test('P6: all events of settled orders again, in any order: nothing is sent, not
     await reserved(desk, stage, 'buyer3', [3]),
   ];
   await desk.checkout.pay(payCommand(paid.order, 'pm_card_visa'));
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [closed.order]);
+  await loseSeats(database, closed.order);
   await desk.checkout.pay(payCommand(closed.order, 'pm_card_visa'));
   await simulator.fault('capture_refused', { match: { reference: cancelled.order } });
   await desk.checkout.pay(payCommand(cancelled.order, 'pm_card_visa'));

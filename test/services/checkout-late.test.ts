@@ -11,14 +11,13 @@ import type { Order } from '../../src/orders/record.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
+import { endGrace, makeDue, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
 import {
   auditEvent,
-  makeDue,
   orderIdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
@@ -433,9 +432,7 @@ test('D1: while receipts are being collected a late success takes no seat; after
     seatsMax: 2,
   });
   assert.equal(recovered.kind, 'recovering');
-  await database.query('UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1', [
-    world.stage.event,
-  ]);
+  await endGrace(database, world.stage.event);
   await reconcile(database, impatient, 2);
   assert.equal((await find(shown.order)).reason, 'late_payment');
   assert.equal((await find(unclaimed.order)).state, 'paid');

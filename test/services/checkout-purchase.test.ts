@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { passDeadline } from '../support/acts.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import {
   auditEvent,
   holdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,

@@ -1,16 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
+import { loseSeats, makeDue, passDeadline } from '../support/acts.ts';
 import { checkoutDesk } from '../support/checkout-desk.ts';
 import { bought, madeRefund, refundDesk } from '../support/refund-desk.ts';
-import {
-  auditEvent,
-  makeDue,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-} from '../support/stage.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
 
 // The reports to buyers about their payment, and how often a buyer can have the provider asked.
 
@@ -175,7 +168,7 @@ test('P3: cancelled by its buyer while it was being ended for another reason: mo
 
 test('a buyer whose seats were lost while the bank was asked gets a mail, once the money is certainly free', async () => {
   const { event, order, url } = await atTheBank(1);
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
+  await loseSeats(database, order);
   await simulator.fault('error_500_before', { match: { route: 'cancel', reference: order }, times: 1 });
   await simulator.answerBank(url, 'authorise');
   assert.equal((await desk.checkout.refresh(order)).kind, 'ended');

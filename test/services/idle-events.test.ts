@@ -5,6 +5,7 @@ import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { leads } from '../support/acts.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { copyEvent } from '../support/copied-events.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -191,10 +192,7 @@ describe('an event at rest', () => {
   async function quietEvent(database: TestDatabase): Promise<number> {
     const { event } = await stageEvent(database, { mode: 'postgres' });
     await database.query(`UPDATE events SET layout_hash = 'test' WHERE event_no = $1`, [event]);
-    await database.query(
-      `INSERT INTO leases (event_no, owner, term, until) VALUES ($1, 'test', 1, 'infinity')`,
-      [event],
-    );
+    await leads(database, event);
     return event;
   }
 

@@ -11,6 +11,7 @@ import { migrate } from '../../src/postgres/migrate.ts';
 import { type PostgresServer, startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { jobsDueSql } from '../support/acts.ts';
 import { testScope, until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
 import { paidOrder } from '../support/paid-order.ts';
@@ -71,10 +72,7 @@ async function states(orders: string[]): Promise<string[]> {
 }
 
 /** Jobs that failed meanwhile wait for some seconds: not in this test. */
-const hurry = (): Promise<unknown> =>
-  db
-    .query('hurry', 'UPDATE graphile_worker._private_jobs SET run_at = now() WHERE run_at > now()')
-    .catch(() => {});
+const hurry = (): Promise<unknown> => db.query('hurry', jobsDueSql).catch(() => {});
 
 async function allSent(orders: string[], withinMs = 30_000): Promise<void> {
   await until(

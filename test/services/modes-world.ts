@@ -9,6 +9,7 @@ import { createPartitionModes } from '../../src/inventory/postgres-modes.ts';
 import { createSalesRecord } from '../../src/orders/orders-record.ts';
 import type { EventSettings, SalesRecord } from '../../src/orders/record.ts';
 import type { Db } from '../../src/postgres/db.ts';
+import { endGrace } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent } from '../support/stage.ts';
@@ -100,10 +101,7 @@ export async function modesWorld(
       return outcome.epoch;
     },
     endGrace: async () => {
-      await database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1',
-        [event],
-      );
+      await endGrace(database, event);
     },
     restored: async () => {
       await database.query(

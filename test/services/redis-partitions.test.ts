@@ -18,6 +18,7 @@ import { seededRandom } from '../../src/runtime/random.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
 import { minute } from '../contract/arbiter-world.ts';
+import { endGrace } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { type TestRedis, testRedis, withoutRedis } from '../support/redis.ts';
@@ -191,10 +192,7 @@ describe('three partitions on three Redis servers', { skip: withoutRedis }, () =
     await until(async () => (await its.rows())[lost]!.mode === 'postgres', 'the partition in Postgres');
     const degradedMs = clock.monotonic() - lostAt;
     await Promise.all(others.map((partition) => claims.more(partition, 100)));
-    await database.query(
-      'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND partition = $2',
-      [its.event, lost],
-    );
+    await endGrace(database, its.event, lost);
     await claims.more(lost, 10, 'granted');
     await claims.stop();
 

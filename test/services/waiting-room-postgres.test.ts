@@ -9,6 +9,7 @@ import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { type JoinOutcome, joinBatchMax } from '../../src/waiting-room/waiting-room.ts';
 import { issued, joined, visitorNamed } from '../contract/waiting-room-cases.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
+import { leads } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { until } from '../support/wait.ts';
 
@@ -16,7 +17,7 @@ async function setUp(t: TestContext, poolSize = 20) {
   const database = await testDatabase(t);
   const event = await insertTestEvent(database);
   const db = connect(t, database, poolSize);
-  await database.query(`INSERT INTO leases VALUES ($1, 'test', 1, 'infinity')`, [event]);
+  await leads(database, event);
   return { database, event, db, room: createPostgresWaitingRoom({ db }) };
 }
 

@@ -28,6 +28,7 @@ import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { setPhase } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
 import { paidOrder } from '../support/paid-order.ts';
@@ -158,11 +159,11 @@ test('what happens to an order is owed in its own transaction, to those who aske
   // An event that is undone with its transaction is owed to no endpoint.
   const client = await database.pool(1).connect();
   await client.query('BEGIN');
-  await client.query(`UPDATE events SET phase = 'sold_out' WHERE event_no = $1`, [stage.event]);
+  await setPhase(client, stage.event, 'sold_out');
   await client.query('ROLLBACK');
   client.release();
-  for (const phase of ['sold_out', 'open', 'open', 'cancelled']) {
-    await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [stage.event, phase]);
+  for (const phase of ['sold_out', 'open', 'open', 'cancelled'] as const) {
+    await setPhase(database, stage.event, phase);
   }
   assert.deepEqual((await owed(all.id)).slice(3), ['event.sold_out', 'event.opened', 'event.cancelled']);
 });

@@ -6,6 +6,7 @@ import type { PartitionMode } from '../../src/orders/record.ts';
 import { createRedisStore } from '../../src/redis/client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { endGrace, installationOf } from './acts.ts';
 import { startTestApp, type TestApp, type TestAppOptions, until } from './app.ts';
 import { type TestRedis, testRedis } from './redis.ts';
 
@@ -73,10 +74,7 @@ export async function startRedisApp(
     row,
     untilMode,
     async endGrace(partition = 0) {
-      await app.database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND partition = $2',
-        [app.eventNo, partition],
-      );
+      await endGrace(app.database, app.eventNo, partition);
     },
     async assertAgreement() {
       const differing = async (): Promise<string[]> =>
@@ -100,9 +98,7 @@ export async function startRedisApp(
 
 /** Prefix of the application's keys, unless ONSALE_REDIS_PREFIX was set. */
 export async function redisPrefix({ database }: Pick<TestApp, 'database'>): Promise<string> {
-  const [row] = await database.query<{ id: string }>('SELECT id FROM installation');
-  assert.ok(row);
-  return `onsale:${row.id}`;
+  return `onsale:${await installationOf(database)}`;
 }
 
 /** Compares over a separate connection, which trusts only the run ids in the row. */

@@ -1,6 +1,7 @@
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { jobsDueSql } from './acts.ts';
 import { CELLS, type Cell, type Life } from './saga-matrix.ts';
 import {
   inParallel,
@@ -54,10 +55,7 @@ for (const [cell, stopping] of reached) void stopping.then(() => missing.delete(
 await until(
   async () => {
     // A mail that was not sent in the first go is sent again at once.
-    await desk.db.query(
-      'again',
-      'UPDATE graphile_worker._private_jobs SET run_at = now() WHERE run_at > now()',
-    );
+    await desk.db.query('again', jobsDueSql);
     return missing.size === 0;
   },
   () => `these to be reached: ${[...missing].map(({ step, fault }) => `${step.name} ${fault}`).join(', ')}`,
