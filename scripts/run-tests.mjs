@@ -9,23 +9,22 @@ import { spec } from 'node:test/reporters';
 const [, , root, ...filters] = process.argv;
 const fileTimeoutMs = 600_000;
 
-/** Crowds that count each refusal of a busy server: alone. */
+/** Crowds that count each refusal of a busy server: beside little else. */
 const crowds = /^(crowd-|race-)/;
 /** The machine has this many places; each running file takes those of its stage. */
 const places = 6;
 /**
- * What mostly computes comes first; then browsers, killed processes and services side by side, because they mostly wait. A file
- * starts as soon as its places are free.
+ * What mostly computes comes first; then browsers, crowds, killed processes and services side by side, because they mostly wait.
+ * A file starts as soon as its places are free, and no more than `atMost` of its stage.
  */
 const stages = [
   { name: 'unit', takes: 3, folders: ['test', 'test/unit'] },
   { name: 'contract', takes: 3, folders: ['test/contract'] },
   { name: 'e2e', takes: 2, atMost: 1, folders: ['test/e2e'] },
+  { name: 'load', takes: 3, atMost: 1, folders: ['test/load'], isPart: (name) => crowds.test(name) },
   { name: 'load', takes: 1, atMost: 1, folders: ['test/load'], isPart: (name) => !crowds.test(name) },
   { name: 'services', takes: 1, folders: ['test/services'] },
-  { name: 'load', takes: places, folders: ['test/load'], isPart: (name) => crowds.test(name) },
 ];
-
 /** The longest files of their stages begin first, so that none of them runs alone at the end. */
 const longest = [
   ...['checkout-faults', 'job-worker', 'runtime-postgres-server', 'refunds-http', 'degrade-losses'],
