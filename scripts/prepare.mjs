@@ -120,7 +120,13 @@ const leftAfterMs = 600_000;
 export async function ensureCompiled(kind, sources) {
   const builds = path.join(root, 'dist', kind);
   const config = `tsconfig.${kind}.json`;
-  const settings = ['tsconfig.json', 'tsconfig.program.json', config, 'package-lock.json'];
+  const settings = [
+    'tsconfig.json',
+    'tsconfig.program.json',
+    config,
+    'package-lock.json',
+    'scripts/prepare.mjs',
+  ];
   const built = path.join(builds, hashOf([...sources, ...settings]).slice(0, 16));
   if (fs.existsSync(built)) return built;
   const partial = `${built}.${process.pid}`;
@@ -138,6 +144,7 @@ export async function ensureCompiled(kind, sources) {
       const filter = (file) => !/\.tsx?$/.test(file);
       fs.cpSync(path.join(root, folder), path.join(partial, folder), { recursive: true, filter });
     }
+    await bundlePackages(path.join(partial, 'node_modules'));
     // Two that compile at once make the same; the later one's is not needed.
     if (!fs.existsSync(built)) fs.renameSync(partial, built);
   } catch (error) {
@@ -147,6 +154,35 @@ export async function ensureCompiled(kind, sources) {
   }
   removeOldBuilds(builds);
   return built;
+}
+
+/** Packages of hundreds of small modules: as one file each, a process starts with a fifth less work. By entry, as code imports them. */
+const bundled = { typebox: ['typebox', 'typebox/value'], stripe: ['stripe'] };
+
+async function bundlePackages(into) {
+  const { build } = await import('vite');
+  for (const [name, entries] of Object.entries(bundled)) {
+    const outDir = path.join(into, name);
+    const fileOf = (entry) => (entry === name ? 'index' : entry.slice(name.length + 1));
+    const input = entries.map((entry) => [fileOf(entry), fileURLToPath(import.meta.resolve(entry))]);
+    await build({
+      root,
+      configFile: false,
+      publicDir: false,
+      logLevel: 'error',
+      ssr: { noExternal: true },
+      build: {
+        ssr: true,
+        outDir,
+        minify: false,
+        target: 'node20',
+        rolldownOptions: { input: Object.fromEntries(input), output: { entryFileNames: '[name].js' } },
+      },
+    });
+    const exports = entries.map((entry) => [entry.replace(name, '.'), `./${fileOf(entry)}.js`]);
+    const about = { name, type: 'module', exports: Object.fromEntries(exports) };
+    fs.writeFileSync(path.join(outDir, 'package.json'), JSON.stringify(about));
+  }
 }
 
 function removeOldBuilds(builds) {

@@ -47,7 +47,7 @@ export async function runAllTests(filters) {
     if (everything || inCi || !(error instanceof SetupProblem)) throw error;
     say(error.message);
   }
-  if (everything || filters.some((filter) => filter !== 'unit'))
+  if (everything || filters.some((filter) => !['unit', 'fast'].includes(filter)))
     env[redis.variable] = await programFor(redis);
   return await withPostgres(async (url) => {
     env.ONSALE_TEST_POSTGRES = url;

@@ -22,6 +22,7 @@ import {
   type SourceFile,
   sizeRule,
   skipRule,
+  waitingRule,
   wordRule,
 } from './support/tidy-rules.ts';
 
@@ -154,6 +155,19 @@ const rules: { says: string; rule: Rule; catches: SourceFile[][]; passes: Source
       [file('src/runtime/clock.ts', 'Date.now()')],
       [file('src/orders/orders.ts', 'new Date(row.at); /* Date.now() */ seatRandomness()')],
       [file('test/unit/x.test.ts', 'Date.now()')],
+    ],
+  },
+  {
+    says: 'tests wait for conditions; a fixed wait names its reason',
+    rule: waitingRule,
+    catches: [
+      [file('test/unit/x.test.ts', 'await systemClock.sleep(20)')],
+      [file('test/support/x.ts', 'setTimeout(f, 20)')],
+    ],
+    passes: [
+      [file('test/support/wait.ts', 'await systemClock.sleep(20)')],
+      [file('test/unit/x.test.ts', `await pause(20, 'a page paces its looks')`)],
+      [file('test/unit/x.test.ts', `query('SELECT pg_sleep(0.1)')`)],
     ],
   },
   {

@@ -2,16 +2,20 @@ import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createDb, type Db } from '../../src/postgres/db.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { setPhase } from '../support/acts.ts';
 import type { TestDatabase } from '../support/postgres.ts';
+import { checkedRows } from '../support/row-schemas.ts';
+import { pause } from '../support/wait.ts';
 import type { ArbiterWorld } from './arbiter-world.ts';
 
 /** `onRetry` hears of each deadlock or serialisation failure that the pool repeats. */
 export function testDb(database: TestDatabase, poolSize: number, onRetry: () => void = () => {}): Db {
   const sleep: Clock['sleep'] = (ms) => {
     onRetry();
-    return systemClock.sleep(ms);
+    return pause(ms, 'the pool’s own, before it repeats');
   };
-  return createDb({ url: database.url, poolSize, clock: { ...systemClock, sleep }, log: silentLogger });
+  const clock = { ...systemClock, sleep };
+  return checkedRows(createDb({ url: database.url, poolSize, clock, log: silentLogger }));
 }
 
 /** A new event of its own in the database, open, without seats. */
@@ -54,9 +58,7 @@ export async function postgresWorld(
         by,
       );
     },
-    setPhase: async (phase) => {
-      await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, phase]);
-    },
+    setPhase: (phase) => setPhase(database, event, phase),
     setMode: async (mode) => {
       const sql = `UPDATE event_partitions SET mode = $2, epoch = nextval('epochs'), grace_until = NULL WHERE event_no = $1`;
       await database.query(sql, [event, mode]);

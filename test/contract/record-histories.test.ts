@@ -266,6 +266,8 @@ test('random histories: Postgres answers each step as the model does (P1, P2, P3
   const on: Step = { do: 'advance', n: 0, m: 1 };
   // A second attempt while one is under way. Chance produces it in only one of a hundred histories.
   const twicePaid: Step[] = [on, on, on, on, { do: 'authorise', n: 0, m: 1 }];
+  // An opening that waits for just the object that was found. Rare as well.
+  const foundAgain: Step[] = [on, { do: 'stray', n: 0, m: 4 }];
   const someHistories = () =>
     fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 90, size: 'max' }), async (steps) => {
@@ -287,7 +289,7 @@ test('random histories: Postgres answers each step as the model does (P1, P2, P3
       }),
       {
         numRuns: 20,
-        examples: [[twicePaid]],
+        examples: [[twicePaid], [foundAgain]],
         includeErrorInReport: true,
         endOnFailure: true,
         interruptAfterTimeLimit: 60_000,

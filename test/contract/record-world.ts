@@ -7,7 +7,9 @@ import type { PaymentView } from '../../src/payments/provider.ts';
 import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { setPhase } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { checkedRows } from '../support/row-schemas.ts';
 import { linesOf, orderIdOf, stageEvent, uuidOf } from '../support/stage.ts';
 
 /** A record with one open event of 10 seats, limits of 3 seats an account, 4 a card and 4 a browser, and a hand on its time. */
@@ -33,7 +35,7 @@ let database: TestDatabase;
 let db: Db;
 before(async () => {
   database = await testDatabase();
-  db = createDb({ url: database.url, poolSize: 4, clock: systemClock, log: silentLogger });
+  db = checkedRows(createDb({ url: database.url, poolSize: 4, clock: systemClock, log: silentLogger }));
 });
 after(async () => {
   await db?.close();
@@ -65,9 +67,7 @@ export async function inPostgres(): Promise<Stage> {
       );
       await database.query('UPDATE orders SET capture_before = capture_before - $1::interval', by);
     },
-    setPhase: async (phase) => {
-      await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, phase]);
-    },
+    setPhase: (phase) => setPhase(database, event, phase),
   };
 }
 

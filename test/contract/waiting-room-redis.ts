@@ -12,7 +12,9 @@ import { createQueueControl } from '../../src/waiting-room/queue-control.ts';
 import { createQueueStores } from '../../src/waiting-room/queue-stores.ts';
 import { createRedisNumbers } from '../../src/waiting-room/redis/numbers.ts';
 import { createRoutedWaitingRoom } from '../../src/waiting-room/routed.ts';
+import { leads, setPhase } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { until } from '../support/wait.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';
 import { insertTestEvent } from './waiting-room-event.ts';
 
@@ -78,10 +80,7 @@ export function queueProcess(
 }
 
 export const rule = (database: TestDatabase, event: number, term: number): Promise<unknown> =>
-  database.query(
-    `INSERT INTO leases VALUES ($1, 'test', $2, 'infinity') ON CONFLICT (event_no) DO UPDATE SET term = $2`,
-    [event, term],
-  );
+  leads(database, event, term);
 
 /** As the leader does with each tick until Redis has the numbering of every shard. */
 export async function turnToRedis(
@@ -89,14 +88,16 @@ export async function turnToRedis(
   event: number,
   term: number,
 ): Promise<void> {
-  const givenUp = systemClock.monotonic() + 10_000;
-  for (;;) {
-    await stores.refresh(event, term);
-    const { shards } = await control.read(event, systemClock.monotonic());
-    if (shards.every(({ mode }) => mode === 'redis')) return;
-    if (systemClock.monotonic() > givenUp) throw new Error(`not on Redis: ${JSON.stringify(shards)}`);
-    await systemClock.sleep(20);
-  }
+  let last = '';
+  await until(
+    async () => {
+      await stores.refresh(event, term);
+      const { shards } = await control.read(event, systemClock.monotonic());
+      last = JSON.stringify(shards);
+      return shards.every(({ mode }) => mode === 'redis');
+    },
+    () => `Redis to have the numbering: ${last}`,
+  );
 }
 
 let shared: Promise<TestDatabase> | undefined;
@@ -128,7 +129,7 @@ export function redisRoom(servers: () => Promise<RedisUnderTest[]>) {
       },
       event,
       setPhase: async (next) => {
-        await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, next]);
+        await setPhase(database, event, next);
         await process.control.read(event, systemClock.monotonic());
       },
       setTerm: async (next) => {

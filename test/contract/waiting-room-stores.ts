@@ -6,6 +6,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { seededRandom } from '../../src/runtime/random.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { leads, setPhase } from '../support/acts.ts';
 import { testDatabase } from '../support/postgres.ts';
 import type { RoomUnderTest } from './waiting-room-cases.ts';
 import { insertTestEvent } from './waiting-room-event.ts';
@@ -45,15 +46,8 @@ export async function postgresRoom(t: TestContext, phase: Phase): Promise<RoomUn
   return {
     room: createPostgresWaitingRoom({ db }),
     event,
-    setPhase: async (next) => {
-      await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [event, next]);
-    },
-    setTerm: async (term) => {
-      await database.query(
-        `INSERT INTO leases VALUES ($1, 'test', $2, 'infinity') ON CONFLICT (event_no) DO UPDATE SET term = $2`,
-        [event, term],
-      );
-    },
+    setPhase: (next) => setPhase(database, event, next),
+    setTerm: (term) => leads(database, event, term),
     elapse: (ms) => elapseInPostgres(database, event, ms),
     ceiling: async () =>
       Number(

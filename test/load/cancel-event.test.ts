@@ -3,14 +3,15 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import type { CancellationWish } from '../../src/orders/cancellations.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { makeDue } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { programArguments } from '../support/program.ts';
 import { bought, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator } from '../support/simulator.ts';
-import { auditEvent, makeDue, reserved, stageEvent } from '../support/stage.ts';
+import { auditEvent, reserved, stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 /** Run at full size by hand: ONSALE_TEST_CANCEL_TICKETS=50000 node --import tsx --test test/load/cancel-event.test.ts */
 const tickets = Number(process.env.ONSALE_TEST_CANCEL_TICKETS ?? 300);
@@ -63,7 +64,7 @@ test('P8 D4: an event with all of its tickets is cancelled under faults of the p
     return worker;
   }
   for (let kill = 0; kill < kills; kill += 1) {
-    await systemClock.sleep(200 + systemRandom.int(600));
+    await pause(200 + systemRandom.int(600), 'a random moment for the kill');
     const which = kill % 2;
     await end(workers[which]!);
     workers[which] = await startWorker(which === 0 ? 'one' : 'two');

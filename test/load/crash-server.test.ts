@@ -7,6 +7,7 @@ import { type Answer, createHttpClients } from '../../tools/crowd/http-client.ts
 import { closeUnpaid } from '../support/at-rest.ts';
 import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
+import { pause, until } from '../support/wait.ts';
 
 /** A hundred purchases, ten under way at each of ten kills. */
 const rounds = 10;
@@ -23,7 +24,9 @@ test('D4 S8 P1 P2 P3 P4: the server is killed -9 at random moments of 100 purcha
   await server.start();
   const ends: string[] = [];
   for (let round = 0; round < rounds; round++) {
-    const killing = systemClock.sleep(systemRandom.int(killWithinMs)).then(() => server.kill());
+    const killing = pause(systemRandom.int(killWithinMs), 'a random moment for the kill').then(() =>
+      server.kill(),
+    );
     const buying = Promise.all(
       Array.from({ length: purchasesPerRound }, () =>
         purchase(served, createBuyer(clients.browser(), served.event, systemRandom)),
@@ -58,7 +61,7 @@ async function purchase(served: ServedEvent, buyer: Buyer): Promise<string> {
   let paid = await insist(() => buyer.pay(id, 'pm_card_visa', payKey));
   const isUnpaid = () => paid.status === 200 && paid.body.state === 'reserved';
   for (let looks = 0; (paid.status !== 200 || isUnpaid()) && looks < 120; looks++) {
-    await systemClock.sleep(250);
+    await pause(250, 'a page paces its looks');
     // Nothing is under way: the payment never arrived, and is sent again.
     const again = isUnpaid();
     paid = await insist(() => (again ? buyer.pay(id, 'pm_card_visa') : buyer.refresh(id)));
@@ -72,16 +75,14 @@ async function purchase(served: ServedEvent, buyer: Buyer): Promise<string> {
 }
 
 async function insist<Body>(call: () => Promise<Answer<Body>>): Promise<Answer<Body>> {
-  const end = systemClock.monotonic() + 60_000;
-  for (;;) {
-    const answer = await call().catch(() => null);
-    if (answer && answer.status !== 503) return answer;
-    assert.ok(
-      systemClock.monotonic() < end,
-      `answered within a minute: ${answer?.body.code ?? 'no connection'}`,
-    );
-    await systemClock.sleep(100);
-  }
+  let answer: Answer<Body> | null = null;
+  return await until(
+    async () => {
+      answer = await call().catch(() => null);
+      return answer && answer.status !== 503 && answer;
+    },
+    () => `an answer: ${answer?.body.code ?? 'no connection'}`,
+  );
 }
 
 function count(ends: string[]): Record<string, number> {

@@ -12,6 +12,7 @@ import { unsettled } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';
 import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { answerBank, type TestSimulator } from '../support/simulator.ts';
+import { pause } from '../support/wait.ts';
 
 /**
  * Many purchases through the real server while the provider fails in every way that the simulator knows, and the server is
@@ -73,7 +74,7 @@ test(`D4 P1 P2 P3 P4 P5 P6 P8: ${purchases} purchases, 5 % faults, ${kills} kill
       const at = Math.floor((purchases * kill) / (kills + 1));
       await until(async () => finished >= at, `purchase ${at}`, 3_600_000);
       await simulator.fault('closed', { forMs: awayMs });
-      await systemClock.sleep(systemRandom.int(1_000));
+      await pause(systemRandom.int(1_000), 'a random moment for the kill');
       await server.kill();
       await server.start();
     }
@@ -150,7 +151,7 @@ async function paid(buyer: Buyer, order: string): Promise<string> {
       const url = answer.body.payment?.action?.url;
       // The page of the bank may be away, and its window may be lost.
       if (url) await answerBank(url, 'authorise').catch(() => {});
-      await systemClock.sleep(lookEveryMs);
+      await pause(lookEveryMs, 'a page paces its looks');
       answer = await insist(() => buyer.refresh(order));
     }
     if (answer.status === 200 && answer.body.state === 'paid') return 'bought';
@@ -167,16 +168,15 @@ function isOpen({ status, body }: Answer<OrderAnswer>): boolean {
 }
 
 async function insist<Body>(call: () => Promise<Answer<Body>>): Promise<Answer<Body>> {
-  const end = systemClock.monotonic() + 120_000;
-  for (;;) {
-    const answer = await call().catch(() => null);
-    if (answer && answer.status < 500 && answer.status !== 429) return answer;
-    assert.ok(
-      systemClock.monotonic() < end,
-      `answered within two minutes: ${answer?.body.code ?? 'nothing'}`,
-    );
-    await systemClock.sleep(100);
-  }
+  let answer: Answer<Body> | null = null;
+  return await until(
+    async () => {
+      answer = await call().catch(() => null);
+      return answer && answer.status < 500 && answer.status !== 429 && answer;
+    },
+    () => `an answer: ${answer?.body.code ?? 'nothing'}`,
+    120_000,
+  );
 }
 
 /** One mail an order that was sold, whatever was killed meanwhile; a second copy has the same Message-ID. */

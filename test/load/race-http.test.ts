@@ -7,6 +7,7 @@ import { createHttpClients } from '../../tools/crowd/http-client.ts';
 import { closeUnpaid } from '../support/at-rest.ts';
 import { type ServedEvent, servedEvent } from '../support/served.ts';
 import { auditEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 const buyersCount = 300;
 const hotCount = 40;
@@ -92,7 +93,7 @@ async function storm(app: ServedEvent, buyer: Buyer, hot: number[], random: Rand
         : await buyer.holdSeats(pass, wanted);
     if (held.status === 409) {
       assert.ok(['taken', 'hold_exists', 'sold_as_unit'].includes(held.body.code ?? ''), held.body.code);
-      await systemClock.sleep(random.int(400));
+      await pause(random.int(400), 'buyers try again after random times');
       continue;
     }
     if (held.status === 410) return 'sold_out';
@@ -102,7 +103,7 @@ async function storm(app: ServedEvent, buyer: Buyer, hot: number[], random: Rand
     );
     const fate = random.int(10);
     if (fate < 2) {
-      await systemClock.sleep(holdTtlMs + 100);
+      await pause(holdTtlMs + 100, 'the hold’s own time has to pass');
       const late = await buyer.order(held.body.hold);
       assert.equal(late.body.code, 'hold_gone', 'a lapsed hold never becomes an order');
       continue;
@@ -132,7 +133,7 @@ async function payOrLeave(buyer: Buyer, order: string, fate: number, random: Ran
   await doubled;
   let settled = paid;
   for (let looks = 0; settled.status !== 200 && looks < 40; looks++) {
-    await systemClock.sleep(250);
+    await pause(250, 'a page paces its looks');
     settled = await buyer.refresh(order);
   }
   assert.equal(settled.status, 200, `${settled.status} ${settled.body.code}`);

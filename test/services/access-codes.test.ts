@@ -12,12 +12,12 @@ import {
   revokeCodes,
 } from '../../src/orders/access-codes.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { passDeadline } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   auditEvent,
   holdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,

@@ -22,6 +22,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { type TestRedis, withoutRedis } from '../support/redis.ts';
 import { type TestRedisCluster, testRedisCluster } from '../support/redis-cluster.ts';
 import { uuidOf } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 import { type ModesWorld, modesWorld } from './modes-world.ts';
 
 /**
@@ -153,7 +154,7 @@ function crowd({ world, routed }: Stage) {
       });
       kinds.set(outcome.kind, (kinds.get(outcome.kind) ?? 0) + 1);
       if (outcome.kind !== 'retry') return outcome;
-      await clock.sleep(50);
+      await pause(50, 'a page paces its repeats');
     }
     return undefined;
   }
@@ -165,7 +166,7 @@ function crowd({ world, routed }: Stage) {
         const { seats, epoch, visitor, hold, deadline } = outcome.hold;
         grants.push({ seat: seats[0]!, epoch, visitor, hold, deadline });
       }
-      await clock.sleep(20);
+      await pause(20, 'a buyer paces their claims');
     }
   }
   const buyers = Promise.all(Array.from({ length: 8 }, buyer));

@@ -15,6 +15,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { seededRandom, systemRandom } from '../../src/runtime/random.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 const seatCount = 16;
 const rounds = 60;
@@ -70,7 +71,7 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
       answers.set(outcome.kind, (answers.get(outcome.kind) ?? 0) + 1);
       if (outcome.kind !== 'granted') continue;
       for (const seat of seats) granted.set(seat, hold);
-      await systemClock.sleep(random.int(5));
+      await pause(random.int(5), 'holds of random length');
       const rows = await database.query<{ state: string; hold_id: string }>(
         'SELECT state, hold_id FROM seats WHERE event_no = $1 AND seat_no = ANY ($2)',
         [event, seats],
@@ -91,7 +92,7 @@ test('S8: the organiser blocks and unblocks while buyers hold the same seats: ea
       answers.set('refused', (answers.get('refused') ?? 0) + refused.length);
       assert.deepEqual(stolen, [], 'no seat that somebody holds');
       await unblockSeats(deps, { event, actor: 'o', seats: all });
-      await systemClock.sleep(10);
+      await pause(10, 'so that seats are free for buyers, too');
     }
   }
 
@@ -179,7 +180,7 @@ test('S8: where another store arbitrates, blocked seats are held there first: no
       const id = randomUUID();
       const outcome = await hold(visitor, seats, id);
       if (outcome.kind === 'taken') count.taken += 1;
-      await systemClock.sleep(random.int(3));
+      await pause(random.int(3), 'holds of random length');
       if (outcome.kind !== 'granted') continue;
       count.granted += 1;
       for (const seat of seats) held.add(seat);
@@ -205,7 +206,7 @@ test('S8: where another store arbitrates, blocked seats are held there first: no
       count.blocked += blocked.length;
       count.refused += refused.length;
       await unblockSeats(deps, { event, actor: 'o', seats: all });
-      await systemClock.sleep(5);
+      await pause(5, 'so that seats are free for buyers, too');
     }
   };
   const organiser = organise();

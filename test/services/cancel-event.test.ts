@@ -5,18 +5,11 @@ import { cancellationText } from '../../src/checkout/cancel-event.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import type { CancellationWish } from '../../src/orders/cancellations.ts';
 import { revokedTickets } from '../../src/orders/refunds.ts';
+import { makeDue } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  holdOf,
-  makeDue,
-  payCommand,
-  reserveCommand,
-  reserved,
-  stageEvent,
-} from '../support/stage.ts';
+import { auditEvent, holdOf, payCommand, reserveCommand, reserved, stageEvent } from '../support/stage.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;

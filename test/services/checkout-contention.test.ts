@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { overStore } from '../../models/one-store.ts';
 import type { Hold } from '../../src/core/hold.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
+import { passDeadline, setPhase } from '../support/acts.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   auditEvent,
   holdOf,
   linesOf,
   orderIdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
@@ -21,18 +21,7 @@ import {
   uuidOf,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-  desk = till(database.url, simulator.provider, { poolSize: 20 });
-});
-after(async () => {
-  await desk?.close();
-  await simulator?.stop();
-});
+const { database, simulator, desk } = await checkoutDesk({ poolSize: 20 });
 
 /** Each buyer holds (the arbiter grants everything), reserves and pays, all at once. */
 async function storm(
@@ -338,8 +327,8 @@ test('a partition that moves or has another epoch takes no order', async () => {
   await database.query(`UPDATE event_partitions SET mode = 'moving' WHERE event_no = $1`, [stage.event]);
   const moving = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
   assert.equal(moving.kind, 'retry');
-  for (const phase of ['cancelled', 'pre_queue', 'scheduled', 'draft']) {
-    await database.query('UPDATE events SET phase = $2 WHERE event_no = $1', [stage.event, phase]);
+  for (const phase of ['cancelled', 'pre_queue', 'scheduled', 'draft'] as const) {
+    await setPhase(database, stage.event, phase);
     const outcome = await desk.checkout.reserve(reserveCommand(holdOf(stage, 'buyer1', [1])));
     assert.deepEqual(outcome, { kind: 'not_open', phase });
   }

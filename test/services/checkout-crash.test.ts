@@ -1,21 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import test, { after, before } from 'node:test';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import test from 'node:test';
+import { passDeadline } from '../support/acts.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { programArguments } from '../support/program.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, passDeadline, stageEvent, till } from '../support/stage.ts';
+import { auditEvent, stageEvent, till } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-});
-after(async () => {
-  await simulator?.stop();
-});
+const { database, simulator } = await checkoutDesk();
 
 /** Runs the buyer until it kills itself. */
 async function buyUntil(

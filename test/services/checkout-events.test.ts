@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHmac, randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { fastify } from 'fastify';
 import { createErrorHandler } from '../../src/http/errors.ts';
 import { registerWebhooks } from '../../src/http/webhooks.ts';
@@ -8,43 +8,16 @@ import { listEntries } from '../../src/orders/operator-list.ts';
 import { orderHistory } from '../../src/orders/orders.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { cleanProviderEvents } from '../../src/retention/cleaning.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { loseSeats, makeDue, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testLoops } from '../support/loops.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  makeDue,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-  type Till,
-  till,
-} from '../support/stage.ts';
+import { openPayment } from '../support/simulator.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
 const intentsOf = async (order: string) =>
@@ -80,14 +53,13 @@ test('P6: an event is stored and answered at once, however long the provider tak
   const silent = deskWith({
     ...simulator.provider,
     lookup: async () => {
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });
   const loops = testLoops();
   const { wake } = silent.inbox.start(loops);
-  const woken = till(database.url, simulator.provider, { onProviderEvent: wake });
-  desks.push(woken);
+  const woken = deskWith(simulator.provider, { onProviderEvent: wake });
   try {
     const told = event('pi_slow');
     await woken.checkout.providerEvent(told);
@@ -130,7 +102,6 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
     ),
   );
   const hanging = async () => (await simulator.struck()).delay_before === 2;
-  const before = Date.now();
   const loops = testLoops();
   patient.inbox.start(loops);
   patient.reconciler.start(loops);
@@ -146,8 +117,8 @@ test('P4 P6: a provider call without an answer holds up neither the other operat
         'an order that is paid at the same time as the silent call',
       );
     }
-    assert.ok(Date.now() - before < 25_000, 'the calls were still without an answer');
-    for (const { order } of [told, driven]) assert.equal(await stateOf(order), 'reserved');
+    for (const { order } of [told, driven])
+      assert.equal(await stateOf(order), 'reserved', 'its call is still without an answer');
   } finally {
     for (const id of silences) await simulator.endFault(id);
     await simulator.restart();
@@ -229,7 +200,7 @@ test('P6: all events of settled orders again, in any order: nothing is sent, not
     await reserved(desk, stage, 'buyer3', [3]),
   ];
   await desk.checkout.pay(payCommand(paid.order, 'pm_card_visa'));
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [closed.order]);
+  await loseSeats(database, closed.order);
   await desk.checkout.pay(payCommand(closed.order, 'pm_card_visa'));
   await simulator.fault('capture_refused', { match: { reference: cancelled.order } });
   await desk.checkout.pay(payCommand(cancelled.order, 'pm_card_visa'));
@@ -408,7 +379,7 @@ test('P6: a flood of events of unknown payments, each slow to check, delays neit
     lookup: async (object) => {
       if (!object.startsWith('pi_flood')) return simulator.provider.lookup(object);
       looks += 1;
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'slow' };
     },
   });

@@ -1,42 +1,12 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import type { PaymentProvider, PaymentView } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  makeDue,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-  type Till,
-  till,
-} from '../support/stage.ts';
+import { loseSeats, makeDue, passDeadline, setPhase } from '../support/acts.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-/** A checkout on the same database with another provider, such as one that tells lies. */
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const stateOf = async (order: string) => (await desk.checkout.find(order))?.state;
 const lastOperation = async (order: string) => (await desk.record.operationsOf(order)).at(-1)!;
@@ -84,7 +54,7 @@ for (const fault of [
   test(`P3: confirm impossible and void ends in ${fault}: nothing charged, no authorisation left`, async () => {
     const stage = await stageEvent(database);
     const order = await reserved(desk, stage, 'buyer1', [1]);
-    await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order.order]);
+    await loseSeats(database, order.order);
     await simulator.fault(fault, { match: { route: 'cancel', reference: order.order }, delayMs: 1_500 });
     const answer = await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
     assert.ok(answer.kind === 'ended', answer.kind);
@@ -131,7 +101,7 @@ test('P3: the event is cancelled while the bank decides: confirm refuses, nothin
     ...simulator.provider,
     authorise: async (command) => {
       const answer = await simulator.provider.authorise(command);
-      await database.query(`UPDATE events SET phase = 'cancelled' WHERE event_no = $1`, [stage.event]);
+      await setPhase(database, stage.event, 'cancelled');
       return answer;
     },
   });
@@ -170,10 +140,9 @@ for (const [which, skewMs] of [
 ] as const) {
   test(`S6: a process whose clock is an hour ${which} ends a payment at its deadline, not before and not later`, async () => {
     const stage = await stageEvent(database);
-    const skewed = till(database.url, simulator.provider, {
+    const skewed = deskWith(simulator.provider, {
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
-    desks.push(skewed);
     const order = await reserved(skewed, stage, 'buyer1', [1]);
     const asked = await skewed.checkout.pay(payCommand(order.order, 'pm_card_authenticationRequired'));
     assert.ok(asked.kind === 'pending' && asked.action, 'she is at her bank');
@@ -306,7 +275,7 @@ test('P5: a network retry repeats the key that its row had before the first call
   const stage = await stageEvent(database);
   const sold = await reserved(watching, stage, 'buyer1', [1]);
   const lost = await reserved(watching, stage, 'buyer2', [2]);
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [lost.order]);
+  await loseSeats(database, lost.order);
   for (const { order } of [sold, lost]) {
     const command = payCommand(order, 'pm_card_visa');
     const routes = ['create', 'confirm', 'capture', 'cancel'];

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test, { after } from 'node:test';
 import { overStore } from '../../models/one-store.ts';
-import type { CheckoutOptions } from '../../src/checkout/checkout.ts';
 import type { Arbiter, ArbiterStore } from '../../src/inventory/arbiter.ts';
 import { createPostgresArbiter } from '../../src/inventory/postgres.ts';
 import { createRedisArbiter } from '../../src/inventory/redis/arbiter.ts';
@@ -12,43 +11,22 @@ import type { Order } from '../../src/orders/record.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { connectedStore } from '../contract/arbiter-redis-world.ts';
+import { endGrace, makeDue, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
 import {
   auditEvent,
-  makeDue,
   orderIdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
   reserved,
   stageEvent,
   type Till,
-  till,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider, options: Partial<CheckoutOptions> = {}): Till {
-  const made = till(database.url, provider, options);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 type Stage = { event: number; epoch: number };
 const find = async (order: string): Promise<Order> => (await desk.checkout.find(order))!;
@@ -454,9 +432,7 @@ test('D1: while receipts are being collected a late success takes no seat; after
     seatsMax: 2,
   });
   assert.equal(recovered.kind, 'recovering');
-  await database.query('UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1', [
-    world.stage.event,
-  ]);
+  await endGrace(database, world.stage.event);
   await reconcile(database, impatient, 2);
   assert.equal((await find(shown.order)).reason, 'late_payment');
   assert.equal((await find(unclaimed.order)).state, 'paid');
@@ -467,7 +443,7 @@ test('D4: killed between the hold and the order, the next look finds the same ho
   const world = await hall('postgres');
   const order = await ordered(world, 'buyer1', [1]);
   await endedUnpaid(order, 'deadline', world.desk);
-  const dying = till(database.url, simulator.provider, {
+  const dying = deskWith(simulator.provider, {
     arbiter: {
       ...world.arbiter,
       extend: async (command) => {
@@ -477,7 +453,6 @@ test('D4: killed between the hold and the order, the next look finds the same ho
       },
     },
   });
-  desks.push(dying);
   const { id: object } = await intentOf(order.order);
   await dying.checkout.providerEvent({ id: `evt_${randomUUID()}`, type: 'x', object });
   assert.equal((await dying.inbox.runOnce()).failed, 1);

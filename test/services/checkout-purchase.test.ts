@@ -1,33 +1,18 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
+import test from 'node:test';
+import { passDeadline } from '../support/acts.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import {
   auditEvent,
   holdOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
   reserved,
   stageEvent,
-  type Till,
-  till,
 } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-  desk = till(database.url, simulator.provider);
-});
-after(async () => {
-  await desk?.close();
-  await simulator?.stop();
-});
+const { database, simulator, desk } = await checkoutDesk();
 
 const attemptsAt = async (order: string) =>
   (await simulator.ledger()).intents.find(({ reference }) => reference === order)?.confirmations ?? 0;

@@ -1,35 +1,17 @@
 import assert from 'node:assert/strict';
-import test, { after, before } from 'node:test';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { bought, madeRefund, type RefundDesk, refundDesk } from '../support/refund-desk.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  makeDue,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-} from '../support/stage.ts';
+import test, { after } from 'node:test';
+import { loseSeats, makeDue, passDeadline } from '../support/acts.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
+import { bought, madeRefund, refundDesk } from '../support/refund-desk.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
 
 // The reports to buyers about their payment, and how often a buyer can have the provider asked.
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: RefundDesk;
+const { database, simulator } = await checkoutDesk();
+const desk = refundDesk(database.url, simulator.provider);
 /** Another process on the same database. */
-let other: RefundDesk;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator();
-  desk = refundDesk(database.url, simulator.provider);
-  other = refundDesk(database.url, simulator.provider, { owner: 'other' });
-});
-after(async () => {
-  await Promise.all([desk?.close(), other?.close()]);
-  await simulator?.stop();
-});
+const other = refundDesk(database.url, simulator.provider, { owner: 'other' });
+after(() => Promise.all([desk.close(), other.close()]));
 
 const bankCard = 'pm_card_threeDSecure2Required';
 const limited = async () => (await simulator.struck()).rate_limit ?? 0;
@@ -186,7 +168,7 @@ test('P3: cancelled by its buyer while it was being ended for another reason: mo
 
 test('a buyer whose seats were lost while the bank was asked gets a mail, once the money is certainly free', async () => {
   const { event, order, url } = await atTheBank(1);
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
+  await loseSeats(database, order);
   await simulator.fault('error_500_before', { match: { route: 'cancel', reference: order }, times: 1 });
   await simulator.answerBank(url, 'authorise');
   assert.equal((await desk.checkout.refresh(order)).kind, 'ended');

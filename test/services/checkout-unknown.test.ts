@@ -1,45 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { ambiguousOrders } from '../../src/orders/money-figures.ts';
 import { listEntries } from '../../src/orders/operator-list.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
+import { loseSeats, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
+import { checkoutDesk } from '../support/checkout-desk.ts';
 import { testLoops } from '../support/loops.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import {
-  auditEvent,
-  passDeadline,
-  payCommand,
-  reconcile,
-  reserved,
-  stageEvent,
-  type Till,
-  till,
-} from '../support/stage.ts';
+import { auditEvent, payCommand, reconcile, reserved, stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: Till;
-const desks: Till[] = [];
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 1_000 });
-  desk = deskWith(simulator.provider);
-});
-after(async () => {
-  for (const one of desks) await one.close();
-  await simulator?.stop();
-});
-
-function deskWith(provider: PaymentProvider): Till {
-  const made = till(database.url, provider);
-  desks.push(made);
-  return made;
-}
+const { database, simulator, desk, deskWith } = await checkoutDesk({ timeoutMs: 1_000 });
 
 const find = async (order: string) => (await desk.checkout.find(order))!;
 const stateOf = async (order: string) => (await find(order)).state;
@@ -48,10 +21,6 @@ const operationsOf = (order: string) => desk.record.operationsOf(order);
 const last = async (order: string) => (await operationsOf(order)).at(-1)!;
 const intentOf = async (order: string) =>
   (await simulator.ledger()).intents.find(({ reference }) => reference === order)!;
-
-/** Its seats are lost before it is paid: confirming is impossible, and the money is to be released. */
-const loseSeats = (order: string) =>
-  database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
 
 /** A provider whose every answer about one order's payment is changed. */
 function changing(order: () => string, change: (answer: ProviderAnswer) => ProviderAnswer): PaymentProvider {
@@ -73,7 +42,7 @@ test('P4: a stored 500 of work that was never done: replayed for ever, ended by 
   const orders = [];
   for (const [seat, route] of routes.entries()) {
     const { order } = await reserved(desk, stage, `visitor-${route}`, [seat]);
-    if (route === 'cancel') await loseSeats(order);
+    if (route === 'cancel') await loseSeats(database, order);
     await simulator.fault('error_500_stored', { match: { route, reference: order }, times: 1 });
     await desk.checkout.pay(payCommand(order, 'pm_card_visa'));
     orders.push(order);
@@ -107,7 +76,7 @@ test(`P4: authorise, capture and void end in ${noVerdicts.join(', ')}: unknown, 
     await Promise.all(
       routes.map(async (route, column) => {
         const { order } = await reserved(desk, stage, `${fault}-${route}`, [row * 3 + column]);
-        if (route === 'cancel') await loseSeats(order);
+        if (route === 'cancel') await loseSeats(database, order);
         // Away is away for all: only its own call finds it so.
         if (fault !== 'closed') await simulator.fault(fault, { match: { route, reference: order } });
         orders.push({ order, route, fault });
@@ -179,7 +148,7 @@ test('P5: after a reset connection the SDK sends the same request again: one con
 test("P5: a void's key older than 20 h is never sent again either", async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
-  await loseSeats(order.order);
+  await loseSeats(database, order.order);
   await simulator.fault('drop_before', { match: { route: 'cancel', reference: order.order } });
   await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   await simulator.clearFaults();
@@ -276,7 +245,7 @@ for (const fault of ['capture_refused', 'hold_lost'] as const) {
 test('P2, P3: while a void is refused the order waits to be released: it is no sale, nothing can be captured, and it is on the operator’s list', async () => {
   const stage = await stageEvent(database);
   const order = await reserved(desk, stage, 'buyer1', [1]);
-  await loseSeats(order.order);
+  await loseSeats(database, order.order);
   await simulator.fault('void_refused', { match: { reference: order.order } });
   await desk.checkout.pay(payCommand(order.order, 'pm_card_visa'));
   await reconcile(database, desk, 6);
@@ -342,7 +311,7 @@ test('P2, P8: money that another hand captures before the sale is known buys the
   const stage = await stageEvent(database);
   const sold = await reserved(desk, stage, 'buyer1', [1]);
   const lost = await reserved(desk, stage, 'buyer2', [2]);
-  await loseSeats(lost.order);
+  await loseSeats(database, lost.order);
   const hasty = deskWith({
     ...simulator.provider,
     authorise: async (command) => {
@@ -379,7 +348,7 @@ test('P8: giving back what was taken of an ended order survives lost answers and
   const orders = [];
   for (const [seat, fault] of faults.entries()) {
     const order = await reserved(desk, stage, fault, [seat]);
-    await loseSeats(order.order);
+    await loseSeats(database, order.order);
     const hasty = deskWith({
       ...simulator.provider,
       authorise: async (command) => {
@@ -468,7 +437,7 @@ test('D3: a provider that says nothing keeps no unpaid order from being closed',
   const silent = deskWith({
     ...simulator.provider,
     lookup: async () => {
-      await systemClock.sleep(60_000, gone.signal).catch(() => {});
+      await pause(60_000, 'the provider does not answer', gone.signal).catch(() => {});
       return { kind: 'unknown', reason: 'timeout', detail: 'silence' };
     },
   });

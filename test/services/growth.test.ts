@@ -11,6 +11,7 @@ import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { leads } from '../support/acts.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { madeRefund, refundDesk } from '../support/refund-desk.ts';
 import { between, flushStatistics, rowsRead, withoutStatistics } from '../support/rows-read.ts';
@@ -39,10 +40,7 @@ test('what a buyer’s way from the line to the door reads does not grow with th
     settings: { accountSeatsMax: 8, instrumentSeatsMax: 10_000 },
   });
   await withoutStatistics(database);
-  await database.query(
-    `INSERT INTO leases (event_no, owner, term, until) VALUES ($1, 'test', 1, 'infinity')`,
-    [stage.event],
-  );
+  await leads(database, stage.event);
   const db = createDb({ url: database.url, poolSize, clock: systemClock, log: silentLogger });
   t.after(() => db.close());
   const arbiter = createPostgresArbiter({ db });

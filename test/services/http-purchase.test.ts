@@ -7,6 +7,7 @@ import {
   ticketKeysOf,
   verifyTicketCode,
 } from '../../src/fulfilment/ticket-code.ts';
+import { setPhase } from '../support/acts.ts';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 
 let app: TestApp;
@@ -232,7 +233,7 @@ describe('a purchase over HTTP', () => {
     const headers = { authorization: `Bearer ${token}` };
     const seen = () => app.buyer().request('GET', `/api/organiser/orders/${order}`, { headers });
     assert.deepEqual((await seen()).body.tickets[0].valid, true);
-    await app.database.query(`UPDATE events SET phase = 'cancelled' WHERE event_no = $1`, [app.eventNo]);
+    await setPhase(app.database, app.eventNo, 'cancelled');
     await until(async () => (await seen()).body.tickets[0].valid === false, 'the cancelled event');
     assert.deepEqual((await seen()).body.tickets[0].refundable, true);
     const mine = await buyer.get(`/api/orders/${order}`);

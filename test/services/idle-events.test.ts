@@ -5,10 +5,12 @@ import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
+import { leads } from '../support/acts.ts';
 import { startTestApp, type TestApp, until } from '../support/app.ts';
 import { copyEvent } from '../support/copied-events.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { stageEvent } from '../support/stage.ts';
+import { pause } from '../support/wait.ts';
 
 const idle = 100;
 
@@ -137,7 +139,8 @@ async function opensInTime({ database }: TestApp, event: number): Promise<number
     return opened !== undefined;
   }, 'the sale to be opened');
   const lateMs = opened!.at.getTime() - row!.at.getTime();
-  assert.ok(lateMs >= 0 && lateMs < 5_000, `opened ${lateMs} ms after its start`);
+  // Found again by the start itself, not by a look some time later; the machine may be busy.
+  assert.ok(lateMs >= 0 && lateMs < 20_000, `opened ${lateMs} ms after its start`);
   return lateMs;
 }
 
@@ -152,7 +155,7 @@ async function nothingRead(database: TestDatabase, but: number[]): Promise<boole
     return row!.rows;
   };
   const before = await read();
-  await systemClock.sleep(3_000);
+  await pause(3_000, 'that nothing happens can only be seen over a time');
   return (await read()) === before;
 }
 
@@ -189,10 +192,7 @@ describe('an event at rest', () => {
   async function quietEvent(database: TestDatabase): Promise<number> {
     const { event } = await stageEvent(database, { mode: 'postgres' });
     await database.query(`UPDATE events SET layout_hash = 'test' WHERE event_no = $1`, [event]);
-    await database.query(
-      `INSERT INTO leases (event_no, owner, term, until) VALUES ($1, 'test', 1, 'infinity')`,
-      [event],
-    );
+    await leads(database, event);
     return event;
   }
 

@@ -12,6 +12,7 @@ import { silentLogger } from '../../src/runtime/log.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
 import { testLoops } from '../support/loops.ts';
 import { testDatabase } from '../support/postgres.ts';
+import { pause, until } from '../support/wait.ts';
 
 async function setUp(
   t: TestContext,
@@ -38,14 +39,6 @@ async function setUp(
   return { database, events, controller };
 }
 
-async function until(what: string, met: () => boolean): Promise<void> {
-  const start = systemClock.monotonic();
-  while (!met()) {
-    assert.ok(systemClock.monotonic() - start < 15_000, what);
-    await systemClock.sleep(10);
-  }
-}
-
 function noted(name: string, run: (tick: LeaderTick) => Promise<void> = async () => {}) {
   const ticks: LeaderTick[] = [];
   const task: LeaderTask = {
@@ -70,8 +63,9 @@ test('a task that fails for one event stops neither its other events nor the oth
   const { events, controller } = await setUp(t, { tasks: [failing.task, thrown.task, fine.task] });
   bad = events[0]!;
   controller.start(testLoops());
-  await until('all go on', () =>
-    [failing, thrown, fine].every((one) => events.every((event) => one.of(event).length >= 5)),
+  await until(
+    () => [failing, thrown, fine].every((one) => events.every((event) => one.of(event).length >= 5)),
+    'all go on',
   );
   const ticks = fine.of(events[1]!);
   assert.deepEqual(
@@ -89,7 +83,7 @@ test('a task that hangs is given up, told so, and does not pile up; leases and o
   const fine = noted('fine');
   const { events, controller } = await setUp(t, { tasks: [hanging.task, fine.task], taskMs: 60 }, 1);
   controller.start(testLoops());
-  await until('the other goes on', () => fine.ticks.length >= 40);
+  await until(() => fine.ticks.length >= 40, 'the other goes on');
   assert.equal(hanging.ticks.length, 3, 'not started any more after three that never ended');
   assert.ok(hanging.ticks.every((tick) => tick.signal.aborted));
   assert.equal(controller.leads().get(events[0]!), 1);
@@ -101,12 +95,12 @@ test('a slow run is not started twice; the next begins when it is over', async (
   const slow = noted('slow', async () => {
     underWay += 1;
     most = Math.max(most, underWay);
-    await systemClock.sleep(80);
+    await pause(80, 'a run that takes longer than a tick');
     underWay -= 1;
   });
   const { controller } = await setUp(t, { tasks: [slow.task] }, 1);
   controller.start(testLoops());
-  await until('several runs', () => slow.ticks.length >= 4);
+  await until(() => slow.ticks.length >= 4, 'several runs');
   assert.equal(most, 1);
 });
 
@@ -115,17 +109,17 @@ test('an event whose lease another took is left alone from the next tick on', as
   const { database, events, controller } = await setUp(t, { tasks: [fine.task] });
   controller.start(testLoops());
   const [lost, kept] = events as [number, number];
-  await until('both are led', () => fine.of(lost).length > 2 && fine.of(kept).length > 2);
+  await until(() => fine.of(lost).length > 2 && fine.of(kept).length > 2, 'both are led');
   await database.query(
     `UPDATE leases SET owner = 'other', term = term + 1, until = clock_timestamp() + interval '1 hour' WHERE event_no = $1`,
     [lost],
   );
-  await until('it is noticed', () => !controller.leads().has(lost));
+  await until(() => !controller.leads().has(lost), 'it is noticed');
   const [lostRuns, keptRuns] = [fine.of(lost).length, fine.of(kept).length];
-  await until('the other is led on', () => fine.of(kept).length > keptRuns + 5);
+  await until(() => fine.of(kept).length > keptRuns + 5, 'the other is led on');
   assert.equal(fine.of(lost).length, lostRuns);
   await database.query('UPDATE leases SET until = clock_timestamp() WHERE event_no = $1', [lost]);
-  await until('it is led again', () => fine.of(lost).length > lostRuns);
+  await until(() => fine.of(lost).length > lostRuns, 'it is led again');
   const again = fine.of(lost)[lostRuns]!;
   assert.deepEqual([again.term, again.tick], [3, 0], 'in a new term, from its first tick');
 });
@@ -148,7 +142,7 @@ test('a list of events that cannot be read for a while does not end the loop', a
   );
   events.push(...made.events);
   made.controller.start(testLoops());
-  await until('it leads all the same', () => asked > 6 && fine.ticks.length > 4);
+  await until(() => asked > 6 && fine.ticks.length > 4, 'it leads all the same');
   assert.equal(fine.ticks.at(-1)!.term, 1, 'without losing its lease in between');
 });
 
@@ -163,7 +157,7 @@ test('stopping waits for the run under way, then ends the lease', async (t) => {
   });
   const { database, controller } = await setUp(t, { tasks: [slow.task] }, 1);
   controller.start(testLoops());
-  await until('it runs', () => slow.ticks.length === 1);
+  await until(() => slow.ticks.length === 1, 'it runs');
   const stopped = controller.stop();
   assert.ok(slow.ticks[0]!.signal.aborted, 'the run is told');
   finish();

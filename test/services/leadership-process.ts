@@ -6,6 +6,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { testLoops } from '../support/loops.ts';
+import { pause } from '../support/wait.ts';
 
 const [url = '', name = '', eventText = ''] = process.argv.slice(2);
 const event = Number(eventText);
@@ -20,7 +21,7 @@ const slowPublish: LeaderTask = {
   name: 'publish',
   async run({ term, tick }) {
     say({ did: 'decided', term, tick });
-    await systemClock.sleep(400);
+    await pause(400, 'so that a stop is likely to fall between deciding and publishing');
     const ruled = await room.publish(event, term, {
       frontier: [term * 1_000 + tick + 1],
       rate: term,

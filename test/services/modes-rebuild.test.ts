@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { testDb } from '../contract/arbiter-postgres-world.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { orderIdOf, uuidOf } from '../support/stage.ts';
+import { until } from '../support/wait.ts';
 import { committingLate, modesWorld, waiting } from './modes-world.ts';
 
 const database = await testDatabase();
@@ -170,7 +170,7 @@ for (const change of ['move', 'degrade'] as const) {
         change === 'move'
           ? world.hold('next', [6])
           : world.reserve({ ...world.receipt('next', [6], 1), epoch: rebuild });
-      while (!(await asksForLock())) await systemClock.sleep(10);
+      await until(asksForLock, 'the call to ask for the lock');
       assert.equal(done, false);
       await commit();
       return [(await changed).kind, (await next).kind];

@@ -9,6 +9,7 @@ import { createPartitionModes } from '../../src/inventory/postgres-modes.ts';
 import { createSalesRecord } from '../../src/orders/orders-record.ts';
 import type { EventSettings, SalesRecord } from '../../src/orders/record.ts';
 import type { Db } from '../../src/postgres/db.ts';
+import { endGrace } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import type { TestDatabase } from '../support/postgres.ts';
 import { linesOf, orderIdOf, stageEvent } from '../support/stage.ts';
@@ -100,10 +101,7 @@ export async function modesWorld(
       return outcome.epoch;
     },
     endGrace: async () => {
-      await database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1',
-        [event],
-      );
+      await endGrace(database, event);
     },
     restored: async () => {
       await database.query(
@@ -191,8 +189,8 @@ export async function committingLate<T>(
 }
 
 /** Awaits that `count` calls wait for a lock in the database. */
-export function waiting(database: TestDatabase, count: number): Promise<void> {
-  return until(async () => {
+export async function waiting(database: TestDatabase, count: number): Promise<void> {
+  await until(async () => {
     const [row] = await database.query(
       `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
     );

@@ -13,6 +13,7 @@ import {
 } from '../../src/core/operator-list.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { installationOf } from '../support/acts.ts';
 import { endedMismatch, plays, type World } from '../support/operator-plays.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk } from '../support/refund-desk.ts';
@@ -28,9 +29,9 @@ let provider: PaymentProvider;
 before(async () => {
   database = await testDatabase();
   simulator = await startTestSimulator();
-  const [{ id }] = await database.query('SELECT id FROM installation');
+  const installation = await installationOf(database);
   // Its payments are marked as ours, because payments of others cannot be decided here.
-  provider = simulator.providerWith({ installation: id, timeoutMs: 4_000 });
+  provider = simulator.providerWith({ installation, timeoutMs: 4_000 });
   desk = refundDesk(database.url, provider);
   list = createOperatorDesk({ db: desk.db, refunds: desk.refunds, random: systemRandom });
 });

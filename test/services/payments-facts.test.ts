@@ -3,6 +3,7 @@ import test, { after, before } from 'node:test';
 import { listEntries } from '../../src/orders/operator-list.ts';
 import { ticketsOfOrder } from '../../src/orders/tickets.ts';
 import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/payments/provider.ts';
+import { loseSeats, passDeadline } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
@@ -10,7 +11,6 @@ import {
   auditEvent,
   holdOf,
   linesOf,
-  passDeadline,
   payCommand,
   reconcile,
   reserveCommand,
@@ -248,7 +248,7 @@ test('P3: a void that is accepted and decided later is no release: not told as o
   const stage = await stageEvent(database);
   const slow = accepting('void');
   const { order, amount } = await reserved(slow.desk, stage, 'first', [1]);
-  await database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
+  await loseSeats(database, order);
   await slow.desk.checkout.pay(payCommand(order, 'pm_card_visa'));
   await reconcile(database, slow.desk, 5);
   assert.equal(await stateOf(order), 'voiding');

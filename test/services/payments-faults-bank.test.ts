@@ -9,6 +9,7 @@ import type { PaymentProvider, PaymentView, ProviderAnswer } from '../../src/pay
 import { systemClock } from '../../src/runtime/clock.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
 import { openPayment, startTestSimulator, type TestSimulator, untilKnown } from '../support/simulator.ts';
+import { until } from '../support/wait.ts';
 
 /** The faults in which the bank, or the provider as a whole, does otherwise than the card promises. */
 let sim: TestSimulator;
@@ -60,11 +61,14 @@ async function sums(of: string): Promise<number[]> {
 }
 
 async function untilSums(of: string, wanted: number[]): Promise<void> {
-  const end = systemClock.monotonic() + 20_000;
-  for (let found = await sums(of); String(found) !== String(wanted); found = await sums(of)) {
-    assert.ok(systemClock.monotonic() < end, `${found}, not ${wanted}`);
-    await systemClock.sleep(50);
-  }
+  let found: unknown;
+  await until(
+    async () => {
+      found = await sums(of);
+      return String(found) === String(wanted);
+    },
+    () => `${wanted} instead of ${found}`,
+  );
 }
 
 const eventsOf = async (object: string): Promise<string[]> => {
@@ -232,8 +236,7 @@ test('P4: a provider that is unreachable for a while is unknown to all calls, th
 
 test('a fault that is on for a while goes off by itself', async () => {
   const away = await sim.fault('closed', { forMs: 200 });
-  const end = systemClock.monotonic() + 20_000;
-  while (!(await provider.ping()).ok) assert.ok(systemClock.monotonic() < end, 'it stays');
+  await until(async () => (await provider.ping()).ok, 'the end of the fault');
   assert.equal(await sim.endFault(away), false, 'it is off already');
 });
 

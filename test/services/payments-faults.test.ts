@@ -7,6 +7,7 @@ import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { openPayment, startTestSimulator, type TestSimulator, untilKnown } from '../support/simulator.ts';
+import { until } from '../support/wait.ts';
 
 let sim: TestSimulator;
 let provider: PaymentProvider;
@@ -39,11 +40,7 @@ async function paidCharges(reference: string): Promise<number> {
 }
 
 async function untilPaid(reference: string): Promise<void> {
-  const end = systemClock.monotonic() + 10_000;
-  while ((await paidCharges(reference)) !== 1) {
-    assert.ok(systemClock.monotonic() < end, 'the work was not done');
-    await systemClock.sleep(20);
-  }
+  await until(async () => (await paidCharges(reference)) === 1, 'the work to be done');
 }
 
 function reasonOf(answer: ProviderAnswer): UnknownReason | string {

@@ -332,7 +332,7 @@ describe('kinds of buyers and access codes, over HTTP', () => {
     const late = await show(await admitted('kinds'), 'FANS2026', home);
     assert.equal(late.status, 200, 'a new visitor of a spent address waits for some seconds');
     const waited = systemClock.monotonic() - before;
-    assert.ok(waited > 500 && waited < 10_000 && quick < waited, `${quick} and ${waited} ms`);
+    assert.ok(waited - quick > 500, `${quick} and ${waited} ms`);
 
     // A cookie that we did not sign opens nothing, and is no way to try codes.
     const forger = await admitted('kinds');

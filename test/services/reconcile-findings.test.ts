@@ -10,6 +10,7 @@ import { cleanReconcileSeen } from '../../src/retention/cleaning.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { installationOf } from '../support/acts.ts';
 import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { onsale } from '../support/onsale.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -24,8 +25,7 @@ before(async () => {
   database = await testDatabase();
   simulator = await startTestSimulator();
   desk = till(database.url, simulator.provider);
-  const [{ id: installation }] = await database.query('SELECT id FROM installation');
-  ours = simulator.providerWith({ installation });
+  ours = simulator.providerWith({ installation: await installationOf(database) });
 });
 after(async () => {
   await desk?.close();

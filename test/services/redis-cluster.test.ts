@@ -8,6 +8,7 @@ import { systemClock as clock } from '../../src/runtime/clock.ts';
 import { silentLogger as log } from '../../src/runtime/log.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { type TestRedisCluster, testRedisCluster } from '../support/redis-cluster.ts';
+import { until } from '../support/wait.ts';
 
 /** Two keys, so that a slot can be half moved. What the two say is always the same. */
 const countBoth: LuaScript = scriptOf(`redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])`);
@@ -86,10 +87,13 @@ describe('a cluster of three primaries', { skip: withoutRedis }, () => {
       // While the slot is half on each node, neither may run the script. Before that the old node runs it,
       // and afterwards the new one, by ASK.
       const { done, busy } = running.tally;
-      await until(() => (left === 1 ? running.tally.busy > busy : running.tally.done > done + 2));
+      await until(
+        () => (left === 1 ? running.tally.busy > busy : running.tally.done > done + 2),
+        'calls at this step',
+      );
     });
     const moved = running.tally.done;
-    await until(() => running.tally.done > moved + 20);
+    await until(() => running.tally.done > moved + 20, 'calls after the move');
     const tally = await running.stop();
     assert.deepEqual(tally.other, []);
     assert.equal(await cluster.primaryOf(tag), target);
@@ -129,7 +133,7 @@ describe('a cluster of three primaries', { skip: withoutRedis }, () => {
     await until(async () => {
       fault = await countOn(tag).catch((error: unknown) => error);
       return fault instanceof RedisFault && fault.reason === 'untrusted';
-    });
+    }, 'the promoted node to be refused');
     const client = promoted.client();
     assert.equal(await client.get(`{${tag}}:a`), '1', 'it forgot, and nothing was done on it');
     client.disconnect();
@@ -143,9 +147,4 @@ async function tagOfAnother(cluster: TestRedisCluster, port: number): Promise<st
     const tag = `onsale:other:${event}`;
     if ((await cluster.primaryOf(tag)).port !== port) return tag;
   }
-}
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = clock.monotonic() + 10_000; !(await holds()); await clock.sleep(5))
-    if (clock.monotonic() > end) throw new Error('not within 10 s');
 }

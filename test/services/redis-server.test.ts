@@ -12,6 +12,7 @@ import { isAlive } from '../../src/runtime/private-server.ts';
 import { programArguments } from '../support/program.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { freePort } from '../support/server-process.ts';
+import { until } from '../support/wait.ts';
 
 const shared = { clock: systemClock, log: silentLogger };
 const folders: string[] = [];
@@ -64,7 +65,7 @@ test('a server that ends by itself comes back empty on the same address; one tha
   t.after(() => server.stop());
   const { runId, port } = server;
   process.kill(server.pid, 'SIGKILL');
-  while (server.runId === runId) await systemClock.sleep(10);
+  await until(() => server.runId !== runId, 'another run');
   assert.equal(server.port, port);
   assert.ok(isAlive(server.pid));
   const second = server.runId;

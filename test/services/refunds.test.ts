@@ -3,10 +3,11 @@ import test, { after, before } from 'node:test';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { ambiguousOrders, refundsAtBank } from '../../src/orders/money-figures.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { makeDue } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, makeDue, reconcile, stageEvent } from '../support/stage.ts';
+import { auditEvent, reconcile, stageEvent } from '../support/stage.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;

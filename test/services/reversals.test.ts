@@ -8,6 +8,7 @@ import type { Order } from '../../src/orders/record.ts';
 import { listingCounts, reversalsOfOrder } from '../../src/orders/reversals.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { installationOf } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -24,7 +25,7 @@ let receiver: Server;
 before(async () => {
   database = await testDatabase();
   simulator = await startTestSimulator({ timeoutMs: 2_000 });
-  const [{ id: installation }] = await database.query('SELECT id FROM installation');
+  const installation = await installationOf(database);
   provider = simulator.providerWith({ installation, timeoutMs: 2_000 });
   desk = refundDesk(database.url, provider);
   operator = createOperatorDesk({ db: desk.db, refunds: desk.refunds, random: systemRandom });

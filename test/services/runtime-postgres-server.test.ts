@@ -14,6 +14,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { isAlive } from '../../src/runtime/private-server.ts';
 import { programArguments } from '../support/program.ts';
+import { pause, until } from '../support/wait.ts';
 
 const isRoot = process.getuid?.() === 0;
 const binDir = process.env.ONSALE_TEST_POSTGRES_BIN || undefined;
@@ -72,11 +73,6 @@ async function query(url: string, sql: string): Promise<Record<string, unknown>[
   } finally {
     await client.end();
   }
-}
-
-/** Waits for the condition; the test's own time limit is the limit. */
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await condition())) await systemClock.sleep(20);
 }
 
 interface Parent {
@@ -149,13 +145,15 @@ test(
     await query(url, 'CREATE TABLE kept (n int); INSERT INTO kept SELECT generate_series(1, 1000)');
     const { pid, port } = server;
     server.kill9();
-    await until(() =>
-      query(url, 'SELECT count(*)::int AS n FROM kept').then(
-        (rows) => rows[0]?.n === 1000,
-        () => false,
-      ),
+    await until(
+      () =>
+        query(url, 'SELECT count(*)::int AS n FROM kept').then(
+          (rows) => rows[0]?.n === 1000,
+          () => false,
+        ),
+      'its rows',
     );
-    await until(() => server.pid !== pid);
+    await until(() => server.pid !== pid, 'another server');
     assert.equal(server.port, port);
     await server.stop();
     assert.equal(isAlive(server.pid), false);
@@ -169,8 +167,8 @@ test('stop at any moment of a restart ends, and leaves nothing running', limit, 
     const server = await start(t, dataDir);
     const { pid } = server;
     server.kill9();
-    await until(() => !isAlive(pid));
-    await systemClock.sleep(intoRestartMs);
+    await until(() => !isAlive(pid), 'its end');
+    await pause(intoRestartMs, 'a moment of the restart');
     await server.stop();
     assert.equal(isAlive(server.pid), false, `${intoRestartMs} ms into the restart`);
   }
@@ -193,7 +191,7 @@ test(
     assert.deepEqual(await query(server.url('postgres'), 'SELECT n FROM kept'), [{ n: 42 }]);
     // An adopted server is supervised like any other.
     server.kill9();
-    await until(() => server.pid !== line.pid);
+    await until(() => server.pid !== line.pid, 'another server');
     assert.deepEqual(await query(server.url('postgres'), 'SELECT n FROM kept'), [{ n: 42 }]);
     await server.stop();
     assert.equal(isAlive(server.pid), false);
@@ -216,14 +214,14 @@ test(
 test('a parent that leaves by an uncaught fault takes its server with it', limit, async (t) => {
   const { child, line } = await startParent(t, await withDatabase(t), 'exit');
   if (child.exitCode === null) await once(child, 'exit');
-  await until(() => !isAlive(line.pid));
+  await until(() => !isAlive(line.pid), 'its end');
 });
 
 test('a throw-away server ends with its process, even by kill -9', limit, async (t) => {
   const { child, line } = await startParent(t, await withDatabase(t), 'throw-away');
   assert.equal(isAlive(line.pid), true);
   await killed(child);
-  await until(() => !isAlive(line.pid));
+  await until(() => !isAlive(line.pid), 'its end');
 });
 
 test('a second Onsale on the folder of a live one is refused and harms nothing', limit, async (t) => {

@@ -5,6 +5,7 @@ import { describe, test } from 'node:test';
 import { FAULT_KINDS } from '../../payment-simulator/fault-kinds.ts';
 import type { FaultKind } from '../../payment-simulator/faults.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
+import { jobsDueSql, makeDue, passDeadline } from '../support/acts.ts';
 import { until } from '../support/app.ts';
 import { unsettled } from '../support/at-rest.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
@@ -32,7 +33,7 @@ import {
   timeoutMs,
 } from '../support/saga-matrix-play.ts';
 import { startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, makeDue, passDeadline, stageEvent } from '../support/stage.ts';
+import { auditEvent, stageEvent } from '../support/stage.ts';
 
 const passesMax = 14;
 const named = ({ step, fault }: Cell): string => `${step.name} × ${fault}`;
@@ -286,7 +287,7 @@ async function mailsArrive(database: TestDatabase, desk: Desk, life: Life): Prom
   desk.startMails();
   await until(
     async () => {
-      await database.query('UPDATE graphile_worker._private_jobs SET run_at = now() WHERE run_at > now()');
+      await database.query(jobsDueSql);
       const [row] = await database.query(`SELECT count(*)::integer AS n FROM mails WHERE state = 'due'`);
       return row.n === 0;
     },

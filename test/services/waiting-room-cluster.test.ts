@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { systemClock } from '../../src/runtime/clock.ts';
 import type { JoinOutcome } from '../../src/waiting-room/waiting-room.ts';
 import { visitorNamed } from '../contract/waiting-room-cases.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
@@ -8,6 +7,7 @@ import { newPrefix, queueProcess, rule, turnToRedis } from '../contract/waiting-
 import { testDatabase } from '../support/postgres.ts';
 import { withoutRedis } from '../support/redis.ts';
 import { testRedisCluster } from '../support/redis-cluster.ts';
+import { until } from '../support/wait.ts';
 
 const numbersOf = (outcomes: JoinOutcome[]): number[] =>
   outcomes.flatMap((outcome) => (outcome.kind === 'joined' ? [outcome.number] : []));
@@ -42,7 +42,7 @@ test('W1: never twice while the slot moves to another node, and when a replica t
     // Half here and half there: as well the leader as those who join may have to wait.
     if (moved++ % 10 === 0) await Promise.all([join(), one.stores.refresh(event, 1)]);
   });
-  while ((await join()) === 0) await systemClock.sleep(20);
+  await until(async () => (await join()) > 0, 'numbers after the move');
   await one.stores.refresh(event, 1);
   assert.equal(await modeNow(), 'redis', 'a slot that moves between trusted nodes is no loss');
   assert.deepEqual(

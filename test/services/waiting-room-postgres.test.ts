@@ -9,13 +9,15 @@ import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { type JoinOutcome, joinBatchMax } from '../../src/waiting-room/waiting-room.ts';
 import { issued, joined, visitorNamed } from '../contract/waiting-room-cases.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
+import { leads } from '../support/acts.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
+import { until } from '../support/wait.ts';
 
 async function setUp(t: TestContext, poolSize = 20) {
   const database = await testDatabase(t);
   const event = await insertTestEvent(database);
   const db = connect(t, database, poolSize);
-  await database.query(`INSERT INTO leases VALUES ($1, 'test', 1, 'infinity')`, [event]);
+  await leads(database, event);
   return { database, event, db, room: createPostgresWaitingRoom({ db }) };
 }
 
@@ -111,7 +113,7 @@ test('W1: a batch is answered although the sweep forgets its visitors while it r
     const rows = await database.query('SELECT count(*)::integer AS left FROM queue_recent');
     return rows[0].left === 0;
   };
-  while (!(await isForgotten())) await systemClock.sleep(10);
+  await until(isForgotten, 'the visitors to be forgotten');
   const answers = (await joining).map((outcome) => joined(outcome));
   assert.deepEqual(
     answers.map(({ number, repeated }) => [number, repeated]),

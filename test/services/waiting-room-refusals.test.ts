@@ -9,6 +9,7 @@ import { insertTestEvent } from '../contract/waiting-room-event.ts';
 import { newPrefix, queueProcess, rule, turnToRedis } from '../contract/waiting-room-redis.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
+import { until } from '../support/wait.ts';
 
 // A Redis that can be asked but does not open: what that costs the line.
 
@@ -49,7 +50,7 @@ async function setUp(t: TestContext) {
     /** The leader meets this instead of opening. */
     opensBy: (open: NumberStore['open']) => process.numbers.set(name, { ...store, open }),
     connected: async () => {
-      while ((await store.primaries().catch(() => [])).length === 0) await systemClock.sleep(10);
+      await until(async () => (await store.primaries().catch(() => [])).length > 0, 'the connection');
     },
     join: async () => {
       people += 1;
@@ -117,10 +118,10 @@ test('W1: an opening that was certainly refused leaves no gap, one with an unkno
     await store.open(at);
     throw new StoreFault('outcome_unknown', 'the answer was lost');
   });
-  while ((await gaps()).length === 0) {
+  await until(async () => {
     await process.stores.refresh(event, 1);
-    await systemClock.sleep(10);
-  }
+    return (await gaps()).length > 0;
+  }, 'the gap');
   const [gap] = await gaps();
   assert.equal(gap!.first, 3);
   assert.equal(await join(), Number(gap!.last) + 1);
@@ -144,10 +145,10 @@ test('W1: a Redis that knows the very epoch, or a higher one, of another memory 
     await client.hset(meta, 'epoch', at.epoch, 'last', at.last + 5, 'ceiling', at.ceiling);
     return store.open(at);
   });
-  while ((await gaps()).length === 1) {
+  await until(async () => {
     await process.stores.refresh(event, 1);
-    await systemClock.sleep(10);
-  }
+    return (await gaps()).length > 1;
+  }, 'a second gap');
   const skipped = (await gaps()).at(-1)!;
   assert.equal(Number(skipped.first), Number(next) + 1, 'somebody may have drawn under it');
 });
@@ -191,12 +192,12 @@ test('D1: a process that sees the same loss again and again says so once', { ski
   await redis.kill();
   const reportedAt = async () => (await database.query('SELECT reported_at AS at FROM queue_counters'))[0].at;
   const reports = new Set<number>();
-  while (reports.size < 3) {
+  await until(async () => {
     await join();
     const at = await reportedAt();
     if (at !== null) reports.add(Number(at));
-    await systemClock.sleep(50);
-  }
+    return reports.size >= 3;
+  }, 'three reports');
   assert.equal((await row()).mode, 'redis', 'one witness is none');
   assert.deepEqual(warnings, ['numbers come from Redis', 'Redis does not issue numbers']);
 });

@@ -20,6 +20,7 @@ import {
 } from '../contract/waiting-room-redis.ts';
 import { testDatabase } from '../support/postgres.ts';
 import { testRedis, withoutRedis } from '../support/redis.ts';
+import { pause } from '../support/wait.ts';
 
 const shards = 4;
 
@@ -61,7 +62,7 @@ async function crowdFor(ms: number, process: QueueProcess, event: number): Promi
     }
     const answers = await Promise.all(batches.map((batch, shard) => process.room.join(event, shard, batch)));
     people.push(...answers.flat().map(joined));
-    await systemClock.sleep(20);
+    await pause(20, 'visitors come one after the other');
   }
   return people;
 }
@@ -96,7 +97,7 @@ for (const [store, servers, skip] of [
       while (!ended) {
         await tick();
         frontiers.push(admission.measured(event, 1)!.frontier);
-        await systemClock.sleep(100);
+        await pause(100, 'the leader’s tick');
       }
     })();
     const people = await crowdFor(3_500, one, event);

@@ -13,7 +13,9 @@ import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { createPostgresWaitingRoom } from '../../src/waiting-room/postgres.ts';
 import { issued, joined, visitorNamed } from '../contract/waiting-room-cases.ts';
 import { insertTestEvent } from '../contract/waiting-room-event.ts';
+import { keepsWaiting, leads, setPhase } from '../support/acts.ts';
 import { testDatabase } from '../support/postgres.ts';
+import { until } from '../support/wait.ts';
 
 type EventOptions = Parameters<typeof insertTestEvent>[1];
 
@@ -22,7 +24,7 @@ async function setUp(t: TestContext, options: EventOptions = {}) {
   const event = await insertTestEvent(database, { seats: 20, ...options });
   const db = createDb({ url: database.url, poolSize: 6, clock: systemClock, log: silentLogger });
   t.after(() => db.close());
-  await database.query(`INSERT INTO leases VALUES ($1, 'test', 1, 'infinity')`, [event]);
+  await leads(database, event);
   const room = createPostgresWaitingRoom({ db });
   const seatCounts = async (no: number): Promise<SeatCounts> => {
     const rows = await database.query<{ state: string; n: number }>(
@@ -95,7 +97,7 @@ test('W5: an old view of the seats sells nothing out and reopens nothing', async
   await run(createPhaseTask({ db, seatCounts: async () => gone }));
   assert.equal(await phaseNow(), 'open');
   await database.query(`UPDATE seats SET state = 'sold'`);
-  await database.query(`UPDATE events SET phase = 'sold_out' WHERE event_no = $1`, [event]);
+  await setPhase(database, event, 'sold_out');
   await run(createPhaseTask({ db, seatCounts: async () => ({ ...gone, available: 3 }) }));
   assert.equal(await phaseNow(), 'sold_out');
 });
@@ -296,11 +298,10 @@ test('holds in Redis count for share and size of holds; a Redis that cannot be r
 
   redis = 'gone';
   let kept = read;
-  const end = systemClock.monotonic() + 20_000;
-  while (failed === 1 && systemClock.monotonic() < end) {
+  await until(async () => {
     kept = await estimates(2);
-    await systemClock.sleep(20);
-  }
+    return failed > 1;
+  }, 'the next measurement');
   assert.equal(failed, 2, 'measured again');
   assert.equal(kept.seatsPerHold, read.seatsPerHold, 'what was read last');
   assert.ok(kept.holdShare > holdShare);
@@ -345,10 +346,7 @@ test('D4: a take-over waits for a write under way, and no write of the old term 
     )
     .then(() => steps.push('taken over'));
   const [pid] = (await client.query('SELECT pg_backend_pid() AS pid')).rows;
-  const waits = async (): Promise<boolean> =>
-    (await database.query('SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))', [pid.pid]))
-      .length > 0;
-  while (!(await waits())) await systemClock.sleep(5);
+  await until(() => keepsWaiting(database, pid.pid), 'the other to wait for this one');
   steps.push('committed');
   await client.query('COMMIT');
   await takeOver;

@@ -15,6 +15,9 @@ import { type Credentials, createCredentials } from '../../src/waiting-room/cred
 import { createTestBuyer, type TestBuyer } from './buyer.ts';
 import { type TestDatabase, testDatabase } from './postgres.ts';
 import { startTestSimulator, type TestSimulator } from './simulator.ts';
+import { until } from './wait.ts';
+
+export { until };
 
 export interface TestAppOptions {
   /** 100 at least; 200 by default. */
@@ -155,18 +158,5 @@ async function openEvent(url: string, event: string, options: TestAppOptions): P
     });
   } finally {
     await db.close();
-  }
-}
-
-/** Awaits a condition, 20 s at most unless told otherwise. */
-export async function until(
-  condition: () => Promise<boolean>,
-  what: string,
-  withinMs = 20_000,
-): Promise<void> {
-  const end = systemClock.monotonic() + withinMs;
-  while (!(await condition())) {
-    if (systemClock.monotonic() > end) throw new Error(`waited in vain for ${what}`);
-    await systemClock.sleep(50);
   }
 }

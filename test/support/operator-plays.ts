@@ -8,11 +8,12 @@ import type { EntryAction, EntryKind, FindingKind } from '../../src/core/operato
 import type { OrderState } from '../../src/core/order.ts';
 import type { MoneyOperation } from '../../src/orders/record.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
+import { loseSeats, makeDue } from './acts.ts';
 import { until } from './app.ts';
 import type { TestDatabase } from './postgres.ts';
 import { bought, madeRefund, type RefundDesk } from './refund-desk.ts';
 import { openPayment, type TestSimulator } from './simulator.ts';
-import { makeDue, payCommand, reconcile, reserved } from './stage.ts';
+import { payCommand, reconcile, reserved } from './stage.ts';
 import { rawCall } from './stripe-calls.ts';
 
 /** How each kind of entry is reached through the simulator, and how each of its actions ends it. */
@@ -84,7 +85,7 @@ async function uncaptured(world: World, more: FaultKind[] = []): Promise<string>
 /** Its card is authorised, and its seats are lost before they could be sold to it. */
 async function lost(world: World, route: string, fault: FaultKind): Promise<string> {
   const { order } = await reserved(world.desk, world.stage, `visitor-${randomUUID()}`, [world.seat]);
-  await world.database.query(`UPDATE tickets SET status = 'cancelled' WHERE order_id = $1`, [order]);
+  await loseSeats(world.database, order);
   await world.simulator.fault(fault, { match: { route, reference: order } });
   await world.desk.checkout.pay(payCommand(order, 'pm_card_visa'));
   return order;

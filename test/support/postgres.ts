@@ -8,6 +8,7 @@ import { startPostgres } from '../../src/postgres/server.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
+import { until } from './wait.ts';
 
 /**
  * Real databases for tests, one an ask. With ONSALE_TEST_POSTGRES (postgres://user:password@host:port, made by
@@ -150,15 +151,15 @@ function migrationsHash(): string {
 
 /** Copying needs the template to itself; a copy by another test file may be under way. */
 async function retryWhileCopied(create: () => Promise<unknown>): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
+  await until(async () => {
     try {
       await create();
-      return;
+      return true;
     } catch (error) {
-      if ((error as { code?: string }).code !== '55006' || attempt >= 100) throw error;
-      await systemClock.sleep(50);
+      if ((error as { code?: string }).code !== '55006') throw error;
+      return false;
     }
-  }
+  }, 'the template to be free');
 }
 
 async function once(url: string, sql: string): Promise<void> {

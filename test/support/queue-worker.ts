@@ -3,6 +3,7 @@ import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { testLoops } from './loops.ts';
+import { pause } from './wait.ts';
 
 /** A worker process: does `note` jobs, `ms` long each, and writes what it did to the table `noted`. Takes one JSON argument. */
 const { url, ms } = JSON.parse(process.argv[2]!) as { url: string; ms: number };
@@ -12,7 +13,7 @@ const queue = createJobQueue({
   db,
   tasks: {
     note: async (payload) => {
-      await systemClock.sleep(ms);
+      await pause(ms, 'the time that a job takes');
       const { name } = payload as { name: string };
       await db.query('note', 'INSERT INTO noted (name, pid) VALUES ($1, $2)', [name, process.pid]);
     },

@@ -6,6 +6,7 @@ import type { PartitionMode } from '../../src/orders/record.ts';
 import { createRedisStore } from '../../src/redis/client.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { endGrace, installationOf } from './acts.ts';
 import { startTestApp, type TestApp, type TestAppOptions, until } from './app.ts';
 import { type TestRedis, testRedis } from './redis.ts';
 
@@ -58,10 +59,10 @@ export async function startRedisApp(
   };
   async function untilMode(
     mode: PartitionMode['mode'],
-    { ms = 20_000, partition = 0 }: { ms?: number; partition?: number } = {},
+    { partition = 0 }: { partition?: number } = {},
   ): Promise<number> {
     const began = systemClock.monotonic();
-    await until(async () => (await row(partition)).mode === mode, `partition ${partition} in ${mode}`, ms);
+    await until(async () => (await row(partition)).mode === mode, `partition ${partition} in ${mode}`);
     return systemClock.monotonic() - began;
   }
 
@@ -73,10 +74,7 @@ export async function startRedisApp(
     row,
     untilMode,
     async endGrace(partition = 0) {
-      await app.database.query(
-        'UPDATE event_partitions SET grace_until = clock_timestamp() WHERE event_no = $1 AND partition = $2',
-        [app.eventNo, partition],
-      );
+      await endGrace(app.database, app.eventNo, partition);
     },
     async assertAgreement() {
       const differing = async (): Promise<string[]> =>
@@ -85,22 +83,22 @@ export async function startRedisApp(
             (await rows()).map((each) => differences(app, (named.get(each.store ?? '') ?? redis).url, each)),
           )
         ).flat();
-      const end = systemClock.monotonic() + 5_000;
-      let found = await differing();
-      while (found.length > 0 && systemClock.monotonic() < end) {
-        await systemClock.sleep(100);
-        found = await differing();
-      }
-      assert.deepEqual(found, [], 'S8: Redis and Postgres agree seat by seat');
+      let found: string[] = [];
+      await until(
+        async () => {
+          found = await differing();
+          return found.length === 0;
+        },
+        () => `S8: Redis and Postgres to agree seat by seat: ${found.join('; ')}`,
+        30_000,
+      );
     },
   };
 }
 
 /** Prefix of the application's keys, unless ONSALE_REDIS_PREFIX was set. */
 export async function redisPrefix({ database }: Pick<TestApp, 'database'>): Promise<string> {
-  const [row] = await database.query<{ id: string }>('SELECT id FROM installation');
-  assert.ok(row);
-  return `onsale:${row.id}`;
+  return `onsale:${await installationOf(database)}`;
 }
 
 /** Compares over a separate connection, which trusts only the run ids in the row. */

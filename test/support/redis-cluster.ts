@@ -2,8 +2,8 @@ import type { Redis } from 'ioredis';
 import { infoFields, portIfFree } from '../../src/redis/launch.ts';
 import { RedisServerFault } from '../../src/redis/program.ts';
 import { slotCount, slotOf } from '../../src/redis/slots.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { type TestRedis, testRedis } from './redis.ts';
+import { until } from './wait.ts';
 
 /** A real cluster of three primaries, each with a replica: six processes on 127.0.0.1. */
 export interface TestRedisCluster {
@@ -27,7 +27,6 @@ export interface TestRedisCluster {
 }
 
 const primaryCount = 3;
-const patienceMs = 20_000;
 const busOffset = 10_000;
 
 export async function testRedisCluster(t?: {
@@ -89,10 +88,10 @@ export async function testRedisCluster(t?: {
       dead.add(lost);
       await lost.kill();
       if (heldBack.delete(promoted)) promoted.thaw();
-      await until('the replica is promoted', async () => {
+      await until(async () => {
         const seen = await Promise.all(lookers().map(async (node) => (await serving(tag, node))[0]));
         return seen.every((node) => node === promoted);
-      });
+      }, 'the replica is promoted');
       return { lost, promoted };
     },
     migrateSlot: async (tag, to, during = async () => {}) => {
@@ -163,10 +162,10 @@ async function form(
   await Promise.all(nodes.map((node, index) => ask(node, 'SET-CONFIG-EPOCH', index + 1)));
   await Promise.all(nodes.slice(1).map(({ port }) => ask(nodes[0]!, 'MEET', '127.0.0.1', port)));
   const info = async (node: TestRedis) => infoFields(String(await ask(node, 'INFO')));
-  await until('all nodes know each other', async () => {
+  await until(async () => {
     const all = await Promise.all(nodes.map(info));
     return all.every((fields) => Number(fields.cluster_known_nodes) === nodes.length);
-  });
+  }, 'all nodes know each other');
   const ids = (await Promise.all(primaries.map((node) => ask(node, 'MYID')))) as string[];
   await Promise.all(
     nodes
@@ -175,15 +174,15 @@ async function form(
         untilDone('the replica knows its primary', () => ask(node, 'REPLICATE', ids[index]!)),
       ),
   );
-  await until('the cluster serves all slots and each primary has its replica', async () => {
+  await until(async () => {
     const all = await Promise.all(nodes.map(info));
     if (!all.every((fields) => fields.cluster_state === 'ok')) return false;
     const seen = (await Promise.all(nodes.map((node) => ask(node, 'SLOTS')))) as unknown[][][];
     return seen.every(
       (ranges) => ranges.length === primaryCount && ranges.every((range) => range.length === 4),
     );
-  });
-  await until('the replicas hold what their primaries hold', async () => {
+  }, 'the cluster serves all slots and each primary has its replica');
+  await until(async () => {
     const offline = await Promise.all(
       nodes.slice(primaryCount).map(async (node) => {
         const client = node.client();
@@ -193,20 +192,12 @@ async function form(
       }),
     );
     return !offline.includes(true);
-  });
-}
-
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const deadline = systemClock.monotonic() + patienceMs;
-  while (!(await holds())) {
-    if (systemClock.monotonic() > deadline) throw new Error(`not within ${patienceMs} ms: ${what}`);
-    await systemClock.sleep(20);
-  }
+  }, 'the replicas hold what their primaries hold');
 }
 
 async function untilDone(what: string, attempt: () => Promise<unknown>): Promise<void> {
   let last: unknown;
-  await until(what, async () => {
+  await until(async () => {
     try {
       await attempt();
       return true;
@@ -214,7 +205,7 @@ async function untilDone(what: string, attempt: () => Promise<unknown>): Promise
       last = error;
       return false;
     }
-  }).catch((error: Error) => {
+  }, what).catch((error: Error) => {
     throw new Error(error.message, { cause: last });
   });
 }

@@ -13,6 +13,7 @@ import {
 import { findRedis, RedisServerFault } from '../../src/redis/program.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { freePort } from './server-process.ts';
+import { until } from './wait.ts';
 
 /**
  * Real Redis servers for tests, each a process of its own on 127.0.0.1. The program is the one that scripts/test.mjs found or
@@ -140,25 +141,20 @@ export async function infoOf(client: Redis): Promise<Record<string, string>> {
 
 /** Waits until it is a replica that has its primary's data. */
 export async function untilReplicated(client: Redis): Promise<void> {
-  const end = systemClock.monotonic() + 20_000;
-  for (;;) {
+  await until(async () => {
     const { role, master_link_status: link } = await infoOf(client);
-    if (role === 'slave' && link === 'up') return;
-    if (systemClock.monotonic() > end) throw new Error('the replica has not got its data');
-    await systemClock.sleep(20);
-  }
+    return role === 'slave' && link === 'up';
+  }, 'the replica to get its data');
 }
 
 /** Waits until this primary counts the replica on that port as online: only then does FAILOVER accept it as its target. */
 export async function untilFollowedBy(primary: Redis, port: number): Promise<void> {
   const online = new RegExp(`port=${port},state=online`);
-  const end = systemClock.monotonic() + 20_000;
-  while (
-    !Object.entries(await infoOf(primary)).some(([name, of]) => /^slave\d/.test(name) && online.test(of))
-  ) {
-    if (systemClock.monotonic() > end) throw new Error(`no replica on port ${port} is online`);
-    await systemClock.sleep(20);
-  }
+  await until(
+    async () =>
+      Object.entries(await infoOf(primary)).some(([name, of]) => /^slave\d/.test(name) && online.test(of)),
+    `the replica on port ${port} to be online`,
+  );
 }
 
 async function startOnFreePort(

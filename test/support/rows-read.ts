@@ -1,6 +1,6 @@
 import type { Db } from '../../src/postgres/db.ts';
-import { systemClock } from '../../src/runtime/clock.ts';
 import type { TestDatabase } from './postgres.ts';
+import { pause } from './wait.ts';
 
 /** Rows that statements read, by Postgres's own count. Times would depend on the machine. */
 
@@ -22,7 +22,7 @@ export async function flushStatistics(db: Db, poolSize: number): Promise<void> {
       db.query('test_flush', 'SELECT pg_stat_force_next_flush(), pg_sleep(0.1)', []),
     ),
   );
-  await systemClock.sleep(50);
+  await pause(50, 'Postgres does not say when the other sessions have reported their counts');
 }
 
 /**

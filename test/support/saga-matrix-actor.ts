@@ -1,6 +1,7 @@
 import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { jobsDueSql } from './acts.ts';
 import { CELLS, type Cell, type Life } from './saga-matrix.ts';
 import {
   inParallel,
@@ -13,6 +14,7 @@ import {
   timeoutMs,
 } from './saga-matrix-play.ts';
 import { ask } from './simulator.ts';
+import { until } from './wait.ts';
 
 /**
  * A process that plays all cells of the matrix, each until its own step, and kills itself (-9) when every one of them is in
@@ -50,17 +52,13 @@ await inParallel(CELLS, begin);
 desk.startMails();
 const missing = new Set(reached.keys());
 for (const [cell, stopping] of reached) void stopping.then(() => missing.delete(cell));
-const end = systemClock.monotonic() + reachWithinMs;
-while (missing.size > 0) {
-  if (systemClock.monotonic() > end) {
-    for (const { step, fault } of missing) process.stderr.write(`not reached: ${step.name} ${fault}\n`);
-    process.exit(1);
-  }
-  // A mail that was not sent in the first go is sent again at once.
-  await desk.db.query(
-    'again',
-    'UPDATE graphile_worker._private_jobs SET run_at = now() WHERE run_at > now()',
-  );
-  await systemClock.sleep(100);
-}
+await until(
+  async () => {
+    // A mail that was not sent in the first go is sent again at once.
+    await desk.db.query('again', jobsDueSql);
+    return missing.size === 0;
+  },
+  () => `these to be reached: ${[...missing].map(({ step, fault }) => `${step.name} ${fault}`).join(', ')}`,
+  reachWithinMs,
+);
 process.kill(process.pid, 'SIGKILL');

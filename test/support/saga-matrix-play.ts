@@ -38,6 +38,7 @@ import {
   till,
   uuidOf,
 } from './stage.ts';
+import { pause } from './wait.ts';
 
 /** Where the cells of one life are played. */
 export interface Scene {
@@ -309,7 +310,7 @@ async function payUntil(cell: Cell, { checkout }: Desk, insists: boolean): Promi
   for (let looks = insists ? looksMax : 1; looks > 0; looks -= 1) {
     if (paid.kind === 'ended' || (paid.kind === 'bought' && paid.order.state === 'paid')) return null;
     if (paid.kind === 'pending' && paid.action) return paid.action.url;
-    if (insists) await systemClock.sleep(50);
+    if (insists) await pause(50, 'a page paces its looks');
     paid = await insist(() => checkout.refresh(order));
     if (insists && paid.kind === 'declined') paid = await pay();
   }

@@ -2,10 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
-import { systemClock } from '../../src/runtime/clock.ts';
 import { projectDir } from '../../src/runtime/project-dir.ts';
-
-const readyWithinMs = 60_000;
+import { until } from './wait.ts';
 
 /** The server as the process that it is, on one port for its whole life of kills and restarts. */
 export interface ServerProcess {
@@ -39,17 +37,17 @@ export async function serverProcess(
     };
     started.stdout?.on('data', keep);
     started.stderr?.on('data', keep);
-    const end = systemClock.monotonic() + readyWithinMs;
-    for (;;) {
-      if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}:\n${output}`);
-      const alive = await fetch(`${url}/healthz`).then(
-        (answer) => answer.ok,
-        () => false,
-      );
-      if (alive) return;
-      if (systemClock.monotonic() > end) throw new Error(`the server did not answer:\n${output}`);
-      await systemClock.sleep(50);
-    }
+    await until(
+      async () => {
+        if (started.exitCode !== null)
+          throw new Error(`the server ended with ${started.exitCode}:\n${output}`);
+        return await fetch(`${url}/healthz`).then(
+          (answer) => answer.ok,
+          () => false,
+        );
+      },
+      () => `the server to answer:\n${output}`,
+    );
   }
 
   async function end(signal: NodeJS.Signals): Promise<void> {

@@ -11,6 +11,7 @@ import { createStripeProvider } from '../../src/payments/stripe.ts';
 import { type Clock, systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { programArguments } from './program.ts';
+import { until } from './wait.ts';
 
 export interface TestSimulator {
   readonly url: string;
@@ -247,13 +248,13 @@ export async function openPayment(
 /** Repeats the call with the same key, as a reconciler does, until the result is not `unknown`. */
 export async function untilKnown<A extends { kind: string }>(
   call: () => Promise<A>,
-  limitMs = 30_000,
 ): Promise<Exclude<A, { kind: 'unknown' }>> {
-  const end = systemClock.monotonic() + limitMs;
-  for (;;) {
-    const answer = await call();
-    if (answer.kind !== 'unknown') return answer as Exclude<A, { kind: 'unknown' }>;
-    if (systemClock.monotonic() > end) throw new Error(`still unknown: ${JSON.stringify(answer)}`);
-    await systemClock.sleep(50);
-  }
+  let answer: A | undefined;
+  return await until(
+    async () => {
+      answer = await call();
+      return answer.kind !== 'unknown' && (answer as Exclude<A, { kind: 'unknown' }>);
+    },
+    () => `a known result: ${JSON.stringify(answer)}`,
+  );
 }

@@ -12,8 +12,10 @@ import { createDb, type Db } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
+import { makeDue } from './acts.ts';
 import { auditOf, unsettled, violationsOf } from './at-rest.ts';
 import type { TestDatabase } from './postgres.ts';
+import { checkedRows } from './row-schemas.ts';
 import type { TestSimulator } from './simulator.ts';
 
 /** Epoch of each staged event's partition 0. */
@@ -44,24 +46,6 @@ export async function stageEvent(
   );
   epochs.set(event, Number(partition.epoch));
   return { event, epoch: Number(partition.epoch) };
-}
-
-/** The database's real clock can be made later for one order: its deadline is moved instead. */
-export async function passDeadline(database: TestDatabase, order: string): Promise<void> {
-  await database.query(
-    `UPDATE orders SET payment_deadline = now() - interval '1 second' WHERE order_id = $1`,
-    [order],
-  );
-}
-
-/** Makes all later work due now and drops every claim. */
-export async function makeDue(database: TestDatabase): Promise<void> {
-  await database.query(
-    'UPDATE money_operations SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
-  );
-  await database.query(
-    'UPDATE provider_events SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL',
-  );
 }
 
 export function uuidOf(text: string): string {
@@ -181,7 +165,9 @@ export function till(
   provider: PaymentProvider,
   options: Partial<CheckoutOptions> & { poolSize?: number; wrap?: (record: SalesRecord) => SalesRecord } = {},
 ): Till {
-  const db = createDb({ url, poolSize: options.poolSize ?? 10, clock: systemClock, log: silentLogger });
+  const db = checkedRows(
+    createDb({ url, poolSize: options.poolSize ?? 10, clock: systemClock, log: silentLogger }),
+  );
   const made = createSalesRecord({ db });
   const record = options.wrap ? options.wrap(made) : made;
   const checkout = createCheckout({

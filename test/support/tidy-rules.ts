@@ -263,6 +263,19 @@ export const loopRule: Rule = (files) => {
   ];
 };
 
+// ---- tests wait for conditions ----
+
+/** The soak is a program of its own. */
+export const waitingRule: Rule = (files) =>
+  linesMatching(
+    files.filter(
+      ({ path }) =>
+        /^test\/(?!soak\/)/.test(path) && !['test/support/wait.ts', 'test/tidy.test.ts'].includes(path),
+    ),
+    /\bsetTimeout\(|\.sleep\(/,
+    'until() waits for a condition, pause() names its reason (test/support/wait.ts)',
+  );
+
 // ---- sizes and names ----
 
 export const sizeRule: Rule = (files) =>

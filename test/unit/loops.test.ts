@@ -8,6 +8,7 @@ import { createLoops } from '../../src/runtime/loops.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
 import { until } from '../support/app.ts';
 import { testLoops } from '../support/loops.ts';
+import { pause } from '../support/wait.ts';
 
 const healthOf = (loops: ReturnType<typeof testLoops>) => loops.health()[0]!;
 
@@ -83,7 +84,7 @@ test('a turn that hangs is reported and aborted; if it does not end, the loop go
   assert.match(healthOf(loops).error ?? '', /no end after 30 ms/);
   await until(async () => signals.length === 4, 'three turns to be given up');
   await until(async () => signals[3]!.aborted, 'the fourth to be late');
-  await systemClock.sleep(150);
+  await pause(150, 'that nothing happens can only be seen over a time');
   assert.equal(signals.length, 4, 'no more than three are given up');
   letGo();
   await until(async () => healthOf(loops).state === 'ok', 'the recovery');

@@ -7,6 +7,7 @@ import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
 import { StoreFault } from '../../src/runtime/store-fault.ts';
 import { testLoops } from '../support/loops.ts';
+import { until } from '../support/wait.ts';
 
 /** The leader's watch over a Redis and a partition's row that do what a test tells them to. */
 
@@ -78,16 +79,12 @@ function stage(row: Partial<PartitionRow>, options: { configured?: boolean } = {
     log: silentLogger,
   });
   /** Runs the watch until the condition holds. */
-  async function until(condition: () => boolean): Promise<void> {
+  async function watchUntil(condition: () => boolean): Promise<void> {
     watch.start(testLoops());
-    const end = performance.now() + 5_000;
-    while (!condition()) {
-      assert.ok(performance.now() < end, `waited in vain; done: ${JSON.stringify(done)}`);
-      await systemClock.sleep(10);
-    }
+    await until(condition, () => `the watch; done: ${JSON.stringify(done)}`);
     await watch.stop();
   }
-  return { state, done, until };
+  return { state, done, until: watchUntil };
 }
 
 const well = async () => ({ epoch: 5, time: Date.now() });

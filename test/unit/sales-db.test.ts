@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { createDb } from '../../src/postgres/db.ts';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/log.ts';
+import { pause, until } from '../support/wait.ts';
 
 const message = (type: string, body: Buffer | string = ''): Buffer => {
   const bytes = Buffer.from(body);
@@ -30,7 +31,8 @@ async function stoppingServer(
       socket.once('data', () => {
         if (farewells === 'with') return socket.end(Buffer.concat([...answer, farewell]));
         socket.write(Buffer.concat(answer));
-        if (farewells === 'after') setTimeout(() => socket.end(farewell), 20);
+        if (farewells === 'after')
+          void pause(20, 'some time after the answer').then(() => socket.end(farewell));
         else socket.once('data', () => socket.end(farewell));
       });
     });
@@ -65,11 +67,14 @@ for (const [farewells, warned] of [
     });
     const db = createDb({ url: server.url, poolSize: 1, clock: systemClock, log });
     assert.deepEqual(await db.query('any', 'SELECT'), []);
-    if (farewells === 'after') while (warnings.length === 0) await systemClock.sleep(5);
+    if (farewells === 'after') await until(() => warnings.length > 0, 'the warning');
     await db.close();
     await server.close();
     // Until the client, too, has read all that there was.
-    while (process.getActiveResourcesInfo().includes('TCPSocketWrap')) await systemClock.sleep(5);
+    await until(
+      () => !process.getActiveResourcesInfo().includes('TCPSocketWrap'),
+      'the end of the connection',
+    );
     assert.deepEqual(warnings, warned);
   });
 }

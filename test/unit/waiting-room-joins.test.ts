@@ -3,6 +3,7 @@ import test from 'node:test';
 import { systemClock } from '../../src/runtime/clock.ts';
 import { createJoinBatcher } from '../../src/waiting-room/join-batcher.ts';
 import type { JoinOutcome } from '../../src/waiting-room/waiting-room.ts';
+import { until } from '../support/wait.ts';
 
 /** A store whose calls end when the test says so. */
 function heldStore() {
@@ -20,7 +21,7 @@ function heldStore() {
       calls.push({ event, visitors, answer, fail: reject });
     });
   const called = async (count: number): Promise<void> => {
-    while (calls.length < count) await systemClock.sleep(1);
+    await until(() => calls.length >= count, `${count} calls`);
   };
   return { join, calls, called };
 }

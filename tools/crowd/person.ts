@@ -123,17 +123,25 @@ async function pay(person: Person, world: World, basket: Basket): Promise<BuyerE
   let paid = await buyer.pay(id, person.declines ? 'pm_card_chargeDeclined' : person.card, key);
   // Stripe's own test mode has no such card.
   if (paid.body.decline === 'invalid_instrument') paid = await buyer.pay(id, 'pm_card_visa');
-  if (paid.status === 402) {
-    if (chance(world.random, 0.5)) {
-      await insist(world, () => buyer.closeOrder(id));
-      return 'declined';
-    }
-    paid = await buyer.pay(id, person.card);
-  }
-  while (paid.status === 202 || isNotNow(paid) || paid.body.code === 'payment_under_way' || isUnpaid(paid)) {
-    if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
-    // Nothing is under way: the payment never arrived, and is sent again.
-    paid = isUnpaid(paid) ? await buyer.pay(id, person.card) : await buyer.refresh(id);
+  // The first refusal may be the answer to a later look.
+  for (let refused = false; ; ) {
+    if (paid.status === 402 && !refused) {
+      refused = true;
+      if (chance(world.random, 0.5)) {
+        await insist(world, () => buyer.closeOrder(id));
+        return 'declined';
+      }
+      paid = await buyer.pay(id, person.card);
+    } else if (
+      paid.status === 202 ||
+      isNotNow(paid) ||
+      paid.body.code === 'payment_under_way' ||
+      isUnpaid(paid)
+    ) {
+      if (!(await pause(world, waitAsAsked(world, paid)))) return 'gave_up';
+      // Nothing is under way: the payment never arrived, and is sent again.
+      paid = isUnpaid(paid) ? await buyer.pay(id, person.card) : await buyer.refresh(id);
+    } else break;
   }
   if (paid.status !== 200) return unexpected(world, 'payment', paid).end;
   const seats = basket.hold().seats.map(({ seat }) => seat);
