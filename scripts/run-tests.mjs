@@ -82,8 +82,9 @@ async function* allFiles(filters) {
   const running = new Map();
   let free = places;
   const startNext = () => {
-    const next = waiting.findIndex(({ stage }) => stage.takes <= free && !isFull(stage, running));
-    if (next < 0) return false;
+    // No file overtakes one that waits for more places than are free, or that one would wait for ever.
+    const next = waiting.findIndex(({ stage }) => !isFull(stage, running));
+    if (next < 0 || waiting[next].stage.takes > free) return false;
     const [entry] = waiting.splice(next, 1);
     free -= entry.stage.takes;
     running.set(
