@@ -63,8 +63,8 @@ export function readiness(parts: {
         `SELECT DISTINCT coalesce(p.store, $2) AS store FROM event_partitions p JOIN events e USING (event_no)
          WHERE p.mode = 'redis' AND p.changed_at < clock_timestamp() - $3 * interval '1 ms'
            AND e.phase IN ('open','paused','sold_out') AND coalesce(p.store, $2) = ANY ($1)
-           -- An event at rest has no leader who would have given its Redis up.
-           AND NOT EXISTS (SELECT FROM event_rests r WHERE r.event_no = p.event_no)`,
+           -- An event at rest has no leader who would have given its Redis up. Until the rest is settled it has one.
+           AND NOT EXISTS (SELECT FROM event_rests r WHERE r.event_no = p.event_no AND r.settled)`,
         [away, defaultRedis, othersReachItAfterMs],
       )
       .catch(() => []);
