@@ -1,11 +1,10 @@
 import { openRefunds } from '../app/refunds.ts';
 import { createEvents } from '../catalogue/events.ts';
-import { publishEvent } from '../catalogue/plans.ts';
-import { prepareReplan } from '../catalogue/replan.ts';
 import { type AnyOperation, runOperation } from '../http/organiser-operations.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { OperateDeps } from '../operate/deps.ts';
 import type { InputOf, OutputOf } from '../operate/operation.ts';
+import { createPlanWork } from '../operate/plan-work.ts';
 import { createSalesRecord } from '../orders/orders-record.ts';
 import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
@@ -24,6 +23,9 @@ export interface CallOptions {
   more?: (refusal: Refusal) => readonly string[];
   /** The idempotency key; a new one when absent. */
   key?: string;
+  /** The file that an upload sends. */
+  file?: Uint8Array;
+  onProgress?: (step: string) => void;
   /** Codes of refusals after which the exit code stays 0. */
   harmless?: readonly string[];
 }
@@ -36,13 +38,19 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
-  { more = () => [], key, harmless = [] }: CallOptions = {},
+  { more = () => [], key, file, onProgress, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
   const { db, close } = await context.openDatabase();
   const { deps, closeOpened } = operateDeps(context, db);
   try {
-    const parts = { deps, actor: cliActor, key: key ?? context.random.uuid(), log: silentLogger };
-    const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
+    const { status, body } = await runOperation(one, input as Record<string, unknown>, {
+      deps,
+      actor: cliActor,
+      key: key ?? context.random.uuid(),
+      log: silentLogger,
+      file,
+      onProgress,
+    });
     if (status < 400) return body as OutputOf<One>;
     const refusal = body as Refusal;
     const say = harmless.includes(refusal.code) ? context.print : context.fail;
@@ -87,10 +95,7 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
         random,
         log: silentLogger,
       }),
-    planWork: {
-      publish: ({ event, ...command }) => publishEvent(db, event, command),
-      prepareReplan: (event, plan) => prepareReplan(db, event, plan),
-    },
+    planWork: createPlanWork(db),
     ticketKeys: () => keyringOf(context, db),
     webhookAddresses: context.webhookAddresses(),
     published: () => ({ counts: null, status: null }),
