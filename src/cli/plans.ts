@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { loadPlan } from '../catalogue/plans.ts';
 import { counted } from '../core/counted.ts';
 import type { PlanProblem, PlanReport, PlanWarning } from '../core/plan-report.ts';
+import { unknownPlan } from '../operate/event-of.ts';
 import { importPlan, listPlans } from '../operate/plans.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
@@ -110,7 +111,7 @@ async function showCommand(
     return;
   }
   const plan = plans.find((candidate) => candidate.plan === id);
-  if (!plan) return context.fail(unknownPlan(id));
+  if (!plan) return context.fail(unknownPlan(id).message);
   context.print(flags.json ? JSON.stringify(plan) : reportText(plan.report));
 }
 
@@ -118,11 +119,9 @@ async function exportCommand(context: CliContext, id: string): Promise<void> {
   await withDatabase(context, async (db) => {
     const plan = await loadPlan(db, id);
     if (plan) context.print(JSON.stringify(exportPretix(plan), null, 1));
-    else context.fail(unknownPlan(id));
+    else context.fail(unknownPlan(id).message);
   });
 }
-
-const unknownPlan = (id: string): string => `There is no plan ${id}; "onsale plan show" lists all.`;
 
 function reportText(report: PlanReport): string {
   const lines = [

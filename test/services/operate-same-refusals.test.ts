@@ -12,7 +12,7 @@ interface Row {
   /** Below /api/organiser. EVENT stands for the event's id, PLAN for the id of its plan. */
   path: string;
   body?: object;
-  /** The bytes of a file, in place of `body`. FILE stands for its path in the command. */
+  /** The bytes of a file, in place of `body`. FILE is replaced by its path in the command. */
   file?: string;
   command: string[];
   /** Part of the sentence that both give. */
