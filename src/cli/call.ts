@@ -40,8 +40,12 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   input: InputOf<One>,
   { more = () => [], key, file, onProgress, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
-  const { db, close } = await context.openDatabase();
-  const { deps, closeOpened } = operateDeps(context, db);
+  let opened: ReturnType<CliContext['openDatabase']> | undefined;
+  const open = () => {
+    opened ??= context.openDatabase();
+    return opened;
+  };
+  const { deps, closeOpened } = operateDeps(context, databaseOf(open));
   try {
     const { status, body } = await runOperation(one, input as Record<string, unknown>, {
       deps,
@@ -58,8 +62,16 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     return null;
   } finally {
     await closeOpened();
-    await close();
+    await (await opened?.catch(() => null))?.close();
   }
+}
+
+/** Connects at the first query, so that a refused input or a dry run needs no database. */
+function databaseOf(open: () => Promise<{ db: Db }>): Db {
+  return {
+    query: async <Row>(...query: Parameters<Db['query']>) => (await open()).db.query<Row>(...query),
+    close: async () => {},
+  };
 }
 
 /** The option that the field of a refusal was given by. */
