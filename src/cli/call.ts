@@ -67,26 +67,28 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
   const { clock, random } = context;
   const known = context.redisServers();
   let opened: Promise<{ arbiter: Arbiter; close(): Promise<void> }> | undefined;
+  const openArbiter = async (): Promise<Arbiter> => {
+    opened ??= context.openArbiter(db);
+    return (await opened).arbiter;
+  };
+  const events = createEvents({ db, clock });
   const deps: OperateDeps = {
     db,
-    events: createEvents({ db, clock }),
-    openArbiter: async () => {
-      opened ??= context.openArbiter(db);
-      return (await opened).arbiter;
-    },
-    openRefunds: async () =>
-      openRefunds({
-        db,
-        record: createSalesRecord({ db }),
-        provider: null,
-        arbiter: await deps.openArbiter(),
-        events: deps.events,
-        redisHolds: null,
-        owner: cliActor,
-        clock,
-        random,
-        log: silentLogger,
-      }),
+    events,
+    openArbiter,
+    refundServices: openRefunds({
+      db,
+      record: createSalesRecord({ db }),
+      provider: null,
+      // Only decisions that free seats or block them need the stores of the holds.
+      arbiter: { project: async (projection) => (await openArbiter()).project(projection) },
+      events,
+      redisHolds: null,
+      owner: cliActor,
+      clock,
+      random,
+      log: silentLogger,
+    }),
     planWork: {
       publish: ({ event, ...command }) => publishEvent(db, event, command),
       prepareReplan: (event, plan) => prepareReplan(db, event, plan),

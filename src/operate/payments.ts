@@ -89,7 +89,7 @@ export const listOpenPayments = operation({
   async run(deps: OperateDeps, { event: id, after, limit }) {
     const event = id === undefined ? null : await eventOf(deps.events, id, 'event');
     const place = after === undefined ? null : placeOf(after);
-    const { desk } = await deps.openRefunds();
+    const { desk } = deps.refundServices;
     const found = await desk.list({
       event: event?.eventNo ?? null,
       after: place,
@@ -116,7 +116,7 @@ export const decideOpenPayment = operation({
   output: Type.Object({ repeated: Type.Boolean(), entry: nullable(EntryView) }),
   problems: ['unknown_entry', 'action_not_possible', 'payment_busy', 'invalid_field'],
   async run(deps: OperateDeps, { entry, action, note = '' }, { actor }) {
-    const { desk } = await deps.openRefunds();
+    const { desk } = deps.refundServices;
     const outcome = await desk.act({ entry, action, actor, note: note.trim() });
     if (outcome.kind !== 'done') throw problemOfAct(outcome);
     return { repeated: outcome.repeated, entry: outcome.entry && entryView(outcome.entry) };
