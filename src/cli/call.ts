@@ -38,7 +38,7 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   input: InputOf<One>,
   { more = () => [], key, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
-  const { db, close } = await context.openDatabase();
+  const { db } = await context.openDatabase();
   const { deps, closeOpened } = operateDeps(context, db);
   try {
     const parts = { deps, actor: cliActor, key: key ?? context.random.uuid(), log: silentLogger };
@@ -50,7 +50,6 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     return null;
   } finally {
     await closeOpened();
-    await close();
   }
 }
 

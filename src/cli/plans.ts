@@ -7,7 +7,7 @@ import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { importPlan } from '../plans/import-plan.ts';
 import { parseMapping } from '../plans/mapping-text.ts';
-import { type CliContext, withDatabase } from './context.ts';
+import type { CliContext } from './context.ts';
 
 interface ImportFlags {
   map?: string;
@@ -88,14 +88,13 @@ async function importCommand(context: CliContext, file: string, flags: ImportFla
     );
     return;
   }
-  await withDatabase(context, async (db) => {
-    const saved = await savePlan(db, outcome.plan, outcome.report);
-    if (flags.json) context.print(JSON.stringify({ ...saved.plan, known: saved.kind === 'known' }));
-    else {
-      context.print(reportText(outcome.report));
-      context.print(`${saved.kind === 'known' ? 'Known already as' : 'Stored as'} ${saved.plan.plan}`);
-    }
-  });
+  const { db } = await context.openDatabase();
+  const saved = await savePlan(db, outcome.plan, outcome.report);
+  if (flags.json) context.print(JSON.stringify({ ...saved.plan, known: saved.kind === 'known' }));
+  else {
+    context.print(reportText(outcome.report));
+    context.print(`${saved.kind === 'known' ? 'Known already as' : 'Stored as'} ${saved.plan.plan}`);
+  }
 }
 
 async function showCommand(
@@ -103,25 +102,24 @@ async function showCommand(
   id: string | undefined,
   flags: { export?: boolean; json?: boolean },
 ): Promise<void> {
-  await withDatabase(context, async (db) => {
-    const plans = await listPlans(db);
-    if (id === undefined) {
-      if (flags.json) context.print(JSON.stringify(plans));
-      else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
-      else
-        for (const plan of plans)
-          context.print(`${plan.plan}  ${counted(plan.report.seats, 'seat')}  ${plan.name}`);
-      return;
-    }
-    const plan = await loadPlan(db, id);
-    const summary = plans.find((candidate) => candidate.plan === id);
-    if (!plan || !summary) {
-      context.fail(`There is no plan ${id}; "onsale plan show" lists all.`);
-      return;
-    }
-    if (flags.export) context.print(JSON.stringify(exportPretix(plan), null, 1));
-    else context.print(flags.json ? JSON.stringify(summary) : reportText(summary.report));
-  });
+  const { db } = await context.openDatabase();
+  const plans = await listPlans(db);
+  if (id === undefined) {
+    if (flags.json) context.print(JSON.stringify(plans));
+    else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
+    else
+      for (const plan of plans)
+        context.print(`${plan.plan}  ${counted(plan.report.seats, 'seat')}  ${plan.name}`);
+    return;
+  }
+  const plan = await loadPlan(db, id);
+  const summary = plans.find((candidate) => candidate.plan === id);
+  if (!plan || !summary) {
+    context.fail(`There is no plan ${id}; "onsale plan show" lists all.`);
+    return;
+  }
+  if (flags.export) context.print(JSON.stringify(exportPretix(plan), null, 1));
+  else context.print(flags.json ? JSON.stringify(summary) : reportText(summary.report));
 }
 
 function reportText(report: PlanReport): string {

@@ -17,7 +17,8 @@ import { EventParams, Instant, iso, nullable, oneLine, operation, timeOf, uuidPa
 
 const reasonLengthMax = 200;
 const ordersMax = 50;
-const refundsMax = 200;
+/** Refunds of a page. */
+export const refundsMax = 200;
 
 export const Uuid = Type.String({ pattern: uuidPattern });
 export const Reason = oneLine(reasonLengthMax);
@@ -224,7 +225,7 @@ export const listRefunds = operation({
   method: 'GET',
   path: '/events/:event/refunds',
   summary: 'Refunds of an event, newest first',
-  description: `${refundsMax} at most; \`before\` the \`createdAt\` of the last one for the next.`,
+  description: `Pages of ${refundsMax} or a few more; \`before\` is the \`createdAt\` of the last one of the page before.`,
   params: EventParams,
   query: Type.Object({
     state: Type.Optional(Type.Enum([...refundStates])),

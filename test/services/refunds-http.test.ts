@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
@@ -156,12 +157,37 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     await app.simulator.fault('refund_insufficient_balance', { match: { reference: order }, times: 1 });
     const would = await cli('refund', 'order', order, '--reason', 'asked', '--preview');
     assert.match(would.out, /^2 tickets, [0-9.]+ EUR\. Nothing was changed\./);
+    const [{ ticket }] = (await call('GET', `/orders/${order}`)).body.tickets;
+    const preview = [
+      'refund',
+      'order',
+      order,
+      '--ticket',
+      ticket,
+      '--reason',
+      'asked',
+      '--preview',
+      '--json',
+    ];
+    const extra = (amount: string) => cli(...preview, '--goodwill', amount);
+    assert.equal(JSON.parse((await extra('1.5')).out).goodwill, 150);
+    assert.match((await extra('1.005')).err, /--goodwill takes an amount/);
     const made = await cli('refund', 'order', order, '--reason', 'asked', '--json');
     assert.equal(made.code, 0, made.err);
     const { refund } = JSON.parse(made.out);
     const state = async () => (await call('GET', `/orders/${order}`)).body.refunds[0].state;
     await until(async () => (await state()) === 'failed', 'the refund to fail');
-    const failed = await cli('refund', 'list', 'show', '--state', 'failed');
+    // A list needs no store of holds: nothing connects to Redis.
+    let connections = 0;
+    const redis = net.createServer(() => {
+      connections += 1;
+    });
+    await new Promise<void>((resolve) => redis.listen(0, '127.0.0.1', resolve));
+    const { port } = redis.address() as net.AddressInfo;
+    const env = { ...app.env, REDIS_URL: `redis://127.0.0.1:${port}` };
+    const failed = await onsale(['refund', 'list', 'show', '--state', 'failed'], env);
+    redis.close();
+    assert.equal(connections, 0);
     assert.match(failed.out, new RegExp(`${refund}  failed .*balance_insufficient`));
     assert.equal((await cli('refund', 'retry', refund)).code, 0);
     await until(async () => (await state()) === 'done', 'the refund to be done');
@@ -328,7 +354,8 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       ),
     );
     assert.deepEqual((await call('POST', `${path}/retry`)).body, { refunds: 0 });
-    assert.equal((await cli('event', 'cancellation', 'show', '--orders')).code, 0);
+    const outcomes = await cli('event', 'cancellation', 'show', '--orders');
+    assert.match(outcomes.out, new RegExp(`${order}  done  \\d+\\.\\d\\d EUR  1 ticket`));
     await closeUnpaid(app);
     assert.deepEqual(violationsOf(await auditOf(app)), []);
   });
