@@ -28,6 +28,18 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       headers: { authorization: `Bearer ${token}`, ...headers },
     });
   const key = () => ({ 'idempotency-key': crypto.randomUUID() });
+  /** A server that counts its connections. */
+  const counting = async (take: (socket: net.Socket) => void) => {
+    let connections = 0;
+    const server = net.createServer((socket) => {
+      connections += 1;
+      socket.on('error', () => {});
+      take(socket);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as net.AddressInfo;
+    return { server, port, connections: () => connections };
+  };
   const cli = (...argv: string[]) => onsale(argv, app.env);
 
   test('P8: a part of an order: previewed, refunded once a key, shown to organiser and buyer', async () => {
@@ -178,16 +190,24 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     const state = async () => (await call('GET', `/orders/${order}`)).body.refunds[0].state;
     await until(async () => (await state()) === 'failed', 'the refund to fail');
     // A list needs no store of holds: nothing connects to Redis.
-    let connections = 0;
-    const redis = net.createServer(() => {
-      connections += 1;
-    });
-    await new Promise<void>((resolve) => redis.listen(0, '127.0.0.1', resolve));
-    const { port } = redis.address() as net.AddressInfo;
-    const env = { ...app.env, REDIS_URL: `redis://127.0.0.1:${port}` };
+    const redis = await counting((socket) => socket.destroy());
+    const env = { ...app.env, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
     const failed = await onsale(['refund', 'list', 'show', '--state', 'failed'], env);
-    redis.close();
-    assert.equal(connections, 0);
+    redis.server.close();
+    assert.equal(redis.connections(), 0);
+    // Two operations of one command share the connections to the database.
+    const real = new URL(app.env.DATABASE_URL!);
+    const postgres = await counting((socket) => {
+      const behind = net.connect(Number(real.port), real.hostname);
+      behind.on('error', () => socket.destroy());
+      socket.pipe(behind).pipe(socket);
+    });
+    const proxied = new URL(real);
+    proxied.host = `127.0.0.1:${postgres.port}`;
+    const again = await onsale(preview, { ...app.env, DATABASE_URL: String(proxied) });
+    postgres.server.close();
+    assert.match(again.err, /Nothing was refunded/);
+    assert.ok(postgres.connections() <= 5, 'two to migrate, three of the pool');
     assert.match(failed.out, new RegExp(`${refund}  failed .*balance_insufficient`));
     assert.equal((await cli('refund', 'retry', refund)).code, 0);
     await until(async () => (await state()) === 'done', 'the refund to be done');
