@@ -772,7 +772,7 @@ export interface paths {
         };
         /**
          * Refunds of an event, newest first
-         * @description 200 at most; `before` the `createdAt` of the last one for the next.
+         * @description Pages of 200 or a few more; `before` is the `createdAt` of the last one of the page before.
          */
         get: operations["listRefunds"];
         put?: never;
@@ -903,7 +903,7 @@ export interface paths {
         put?: never;
         /**
          * Do something about an entry
-         * @description The same action again changes nothing. `accept`, `settle` and `dismiss` need a `note`. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.
+         * @description The same action again changes nothing. A `note` is needed for accept, settle, cancel_tickets, dismiss. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.
          */
         post: operations["decideOpenPayment"];
         delete?: never;

@@ -40,12 +40,7 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   input: InputOf<One>,
   { more = () => [], key, file, onProgress, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
-  let opened: ReturnType<CliContext['openDatabase']> | undefined;
-  const open = () => {
-    opened ??= context.openDatabase();
-    return opened;
-  };
-  const { deps, closeOpened } = operateDeps(context, databaseOf(open));
+  const { deps, closeOpened } = operateDeps(context, databaseOf(context));
   try {
     const { status, body } = await runOperation(one, input as Record<string, unknown>, {
       deps,
@@ -62,14 +57,13 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     return null;
   } finally {
     await closeOpened();
-    await (await opened?.catch(() => null))?.close();
   }
 }
 
 /** Connects at the first query, so that a refused input or a dry run needs no database. */
-function databaseOf(open: () => Promise<{ db: Db }>): Db {
+function databaseOf({ openDatabase }: CliContext): Db {
   return {
-    query: async <Row>(...query: Parameters<Db['query']>) => (await open()).db.query<Row>(...query),
+    query: async <Row>(...query: Parameters<Db['query']>) => (await openDatabase()).db.query<Row>(...query),
     close: async () => {},
   };
 }
@@ -87,26 +81,28 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
   const { clock, random } = context;
   const known = context.redisServers();
   let opened: Promise<{ arbiter: Arbiter; close(): Promise<void> }> | undefined;
+  const openArbiter = async (): Promise<Arbiter> => {
+    opened ??= context.openArbiter(db);
+    return (await opened).arbiter;
+  };
+  const events = createEvents({ db, clock });
   const deps: OperateDeps = {
     db,
-    events: createEvents({ db, clock }),
-    openArbiter: async () => {
-      opened ??= context.openArbiter(db);
-      return (await opened).arbiter;
-    },
-    openRefunds: async () =>
-      openRefunds({
-        db,
-        record: createSalesRecord({ db }),
-        provider: null,
-        arbiter: await deps.openArbiter(),
-        events: deps.events,
-        redisHolds: null,
-        owner: cliActor,
-        clock,
-        random,
-        log: silentLogger,
-      }),
+    events,
+    openArbiter,
+    refundServices: openRefunds({
+      db,
+      record: createSalesRecord({ db }),
+      provider: null,
+      // Only decisions that free seats or block them need the stores of the holds.
+      arbiter: { project: async (projection) => (await openArbiter()).project(projection) },
+      events,
+      redisHolds: null,
+      owner: cliActor,
+      clock,
+      random,
+      log: silentLogger,
+    }),
     planWork: createPlanWork(db),
     ticketKeys: () => keyringOf(context, db),
     webhookAddresses: context.webhookAddresses(),

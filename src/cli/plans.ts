@@ -8,7 +8,7 @@ import { importPlan, listPlans } from '../operate/plans.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
 import { call } from './call.ts';
-import { type CliContext, withDatabase } from './context.ts';
+import type { CliContext } from './context.ts';
 
 interface ImportFlags {
   map?: string;
@@ -116,11 +116,10 @@ async function showCommand(
 }
 
 async function exportCommand(context: CliContext, id: string): Promise<void> {
-  await withDatabase(context, async (db) => {
-    const plan = await loadPlan(db, id);
-    if (plan) context.print(JSON.stringify(exportPretix(plan), null, 1));
-    else context.fail(unknownPlan(id).message);
-  });
+  const { db } = await context.openDatabase();
+  const plan = await loadPlan(db, id);
+  if (plan) context.print(JSON.stringify(exportPretix(plan), null, 1));
+  else context.fail(unknownPlan(id).message);
 }
 
 function reportText(report: PlanReport): string {

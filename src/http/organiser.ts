@@ -81,12 +81,11 @@ export function registerGates(root: FastifyInstance, deps: OrganiserDeps): void 
 }
 
 function operateDeps(deps: OrganiserDeps): OperateDeps {
-  const { arbiter, planDesk, published, refundServices, ticketKeys, redisServers = null } = deps;
+  const { arbiter, planDesk, published, ticketKeys, redisServers = null } = deps;
   return {
     ...deps,
     redisServers,
     openArbiter: async () => arbiter,
-    openRefunds: async () => refundServices,
     ticketKeys: async () => ticketKeys,
     planWork: planDesk,
     published: (event) => ({

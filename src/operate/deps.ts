@@ -23,7 +23,7 @@ export interface OperateDeps {
   /** Blocks are claims like any other. The command line connects only for operations that need it. */
   openArbiter(): Promise<Arbiter>;
   planWork: PlanWork;
-  openRefunds(): Promise<RefundServices>;
+  refundServices: RefundServices;
   /** The published objects of the event. Null if it is not published, or this process does not read them. */
   published(event: string): { counts: CountsObject | null; status: StatusObject | null };
   /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */

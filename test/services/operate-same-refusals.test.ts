@@ -173,6 +173,20 @@ const rows: Row[] = [
   },
   {
     feature: 'refunds',
+    method: 'GET',
+    path: '/events/nowhere/refunds',
+    command: ['refund', 'list', 'nowhere'],
+    says: /There is no event nowhere/,
+  },
+  {
+    feature: 'refunds',
+    method: 'GET',
+    path: '/events/EVENT/refunds?state=odd',
+    command: ['refund', 'list', 'EVENT', '--state', 'odd'],
+    says: /state has to be "open", .* or "elsewhere"/,
+  },
+  {
+    feature: 'refunds',
     method: 'POST',
     path: '/refunds/none/retry',
     command: ['refund', 'retry', 'none'],
@@ -185,6 +199,13 @@ const rows: Row[] = [
     body: { note: ' ' },
     command: ['refund', 'elsewhere', uuid, '--note', ' '],
     says: /\/note has to be one line of text/,
+  },
+  {
+    feature: 'cancellation',
+    method: 'POST',
+    path: '/events/EVENT/cancellation/retry',
+    command: ['event', 'cancellation', 'EVENT', '--retry'],
+    says: /cancelled/,
   },
   {
     feature: 'cancellation',
@@ -204,6 +225,13 @@ const rows: Row[] = [
   },
   {
     feature: 'payments',
+    method: 'GET',
+    path: '/attention?event=nowhere',
+    command: ['payments', 'list', '--event', 'nowhere'],
+    says: /There is no event nowhere/,
+  },
+  {
+    feature: 'payments',
     method: 'POST',
     path: '/attention/operation-none/look',
     command: ['payments', 'act', 'operation-none', 'look'],
@@ -215,6 +243,14 @@ const rows: Row[] = [
     path: '/attention/operation-none/eat',
     command: ['payments', 'act', 'operation-none', 'eat'],
     says: /action has to be/,
+  },
+  {
+    feature: 'findings',
+    method: 'POST',
+    path: '/reconcile/nine/settle',
+    body: { note: 'Done' },
+    command: ['reconcile', 'settle', 'nine', '--note', 'Done'],
+    says: /finding must match pattern/,
   },
   {
     feature: 'findings',
