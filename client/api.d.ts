@@ -425,27 +425,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/organiser/plans": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Seating plans */
-        get: operations["listPlans"];
-        put?: never;
-        /**
-         * Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing
-         * @description With `Accept: application/x-ndjson` the answer is one JSON object a line: `{"step": …}` (reading, checking, storing) as the work goes on, and last `{"status": …, "body": …}`, which is what the answer would be otherwise.
-         */
-        post: operations["importPlan"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/organiser/events": {
         parameters: {
             query?: never;
@@ -512,6 +491,27 @@ export interface paths {
         get: operations["getFigures"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/organiser/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Seating plans */
+        get: operations["listPlans"];
+        put?: never;
+        /**
+         * Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing
+         * @description With `Accept: application/x-ndjson` the answer is one JSON object a line: `{"step": …}` (reading, checking, storing) as the work goes on, and last `{"status": …, "body": …}`, which is what the answer would be otherwise.
+         */
+        post: operations["importPlan"];
         delete?: never;
         options?: never;
         head?: never;
@@ -772,7 +772,7 @@ export interface paths {
         };
         /**
          * Refunds of an event, newest first
-         * @description 200 at most; `before` the `createdAt` of the last one for the next.
+         * @description Pages of 200 or a few more; `before` is the `createdAt` of the last one of the page before.
          */
         get: operations["listRefunds"];
         put?: never;
@@ -903,7 +903,7 @@ export interface paths {
         put?: never;
         /**
          * Do something about an entry
-         * @description The same action again changes nothing. `accept`, `settle` and `dismiss` need a `note`. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.
+         * @description The same action again changes nothing. A `note` is needed for accept, settle, cancel_tickets, dismiss. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.
          */
         post: operations["decideOpenPayment"];
         delete?: never;
@@ -2977,345 +2977,6 @@ export interface operations {
             };
         };
     };
-    listPlans: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        plans: {
-                            /** @description Its id. */
-                            plan: string;
-                            name: string;
-                            version: number;
-                            report: {
-                                name: string;
-                                /** @description Numbered seats and general admission together. */
-                                seats: number;
-                                numberedSeats: number;
-                                gaUnits: number;
-                                sections: number;
-                                rows: number;
-                                categories: {
-                                    name: string;
-                                    seats: number;
-                                }[];
-                                perSection: {
-                                    id: string;
-                                    name: string;
-                                    group: string;
-                                    /** @enum {unknown} */
-                                    kind: "seated" | "ga";
-                                    rows: number;
-                                    seats: number;
-                                    sellAsUnit: boolean;
-                                }[];
-                                attributes: {
-                                    accessible: number;
-                                    companion: number;
-                                    restrictedView: number;
-                                };
-                                bounds: {
-                                    left: number;
-                                    top: number;
-                                    right: number;
-                                    bottom: number;
-                                } | null;
-                                warnings: {
-                                    code: string;
-                                    sentence: string;
-                                    /** @description The first of them. */
-                                    places: string[];
-                                    count: number;
-                                    /** @description Must be settled, or accepted, before the seats are put on sale. */
-                                    beforeSale: boolean;
-                                }[];
-                            };
-                            /** Format: date-time */
-                            createdAt: string;
-                        }[];
-                    };
-                };
-            };
-            /** @description A refused request */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description application/problem+json (RFC 9457) */
-            "5XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importPlan: {
-        parameters: {
-            query?: {
-                dryRun?: "true" | "false" | "";
-                name?: string;
-                format?: "pretix" | "csv";
-                /** @description CSV: section=…,row=…,seat=…,x=…,y=… */
-                map?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Stored now (201), stored before (200), or checked only */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** @description Its id. */
-                        plan: string;
-                        name: string;
-                        version: number;
-                        report: {
-                            name: string;
-                            /** @description Numbered seats and general admission together. */
-                            seats: number;
-                            numberedSeats: number;
-                            gaUnits: number;
-                            sections: number;
-                            rows: number;
-                            categories: {
-                                name: string;
-                                seats: number;
-                            }[];
-                            perSection: {
-                                id: string;
-                                name: string;
-                                group: string;
-                                /** @enum {unknown} */
-                                kind: "seated" | "ga";
-                                rows: number;
-                                seats: number;
-                                sellAsUnit: boolean;
-                            }[];
-                            attributes: {
-                                accessible: number;
-                                companion: number;
-                                restrictedView: number;
-                            };
-                            bounds: {
-                                left: number;
-                                top: number;
-                                right: number;
-                                bottom: number;
-                            } | null;
-                            warnings: {
-                                code: string;
-                                sentence: string;
-                                /** @description The first of them. */
-                                places: string[];
-                                count: number;
-                                /** @description Must be settled, or accepted, before the seats are put on sale. */
-                                beforeSale: boolean;
-                            }[];
-                        };
-                        /** Format: date-time */
-                        createdAt: string;
-                        known: boolean;
-                    } | {
-                        /** @enum {boolean} */
-                        dryRun: true;
-                        report: {
-                            name: string;
-                            /** @description Numbered seats and general admission together. */
-                            seats: number;
-                            numberedSeats: number;
-                            gaUnits: number;
-                            sections: number;
-                            rows: number;
-                            categories: {
-                                name: string;
-                                seats: number;
-                            }[];
-                            perSection: {
-                                id: string;
-                                name: string;
-                                group: string;
-                                /** @enum {unknown} */
-                                kind: "seated" | "ga";
-                                rows: number;
-                                seats: number;
-                                sellAsUnit: boolean;
-                            }[];
-                            attributes: {
-                                accessible: number;
-                                companion: number;
-                                restrictedView: number;
-                            };
-                            bounds: {
-                                left: number;
-                                top: number;
-                                right: number;
-                                bottom: number;
-                            } | null;
-                            warnings: {
-                                code: string;
-                                sentence: string;
-                                /** @description The first of them. */
-                                places: string[];
-                                count: number;
-                                /** @description Must be settled, or accepted, before the seats are put on sale. */
-                                beforeSale: boolean;
-                            }[];
-                        };
-                    };
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description Stored now (201), stored before (200), or checked only */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** @description Its id. */
-                        plan: string;
-                        name: string;
-                        version: number;
-                        report: {
-                            name: string;
-                            /** @description Numbered seats and general admission together. */
-                            seats: number;
-                            numberedSeats: number;
-                            gaUnits: number;
-                            sections: number;
-                            rows: number;
-                            categories: {
-                                name: string;
-                                seats: number;
-                            }[];
-                            perSection: {
-                                id: string;
-                                name: string;
-                                group: string;
-                                /** @enum {unknown} */
-                                kind: "seated" | "ga";
-                                rows: number;
-                                seats: number;
-                                sellAsUnit: boolean;
-                            }[];
-                            attributes: {
-                                accessible: number;
-                                companion: number;
-                                restrictedView: number;
-                            };
-                            bounds: {
-                                left: number;
-                                top: number;
-                                right: number;
-                                bottom: number;
-                            } | null;
-                            warnings: {
-                                code: string;
-                                sentence: string;
-                                /** @description The first of them. */
-                                places: string[];
-                                count: number;
-                                /** @description Must be settled, or accepted, before the seats are put on sale. */
-                                beforeSale: boolean;
-                            }[];
-                        };
-                        /** Format: date-time */
-                        createdAt: string;
-                        known: boolean;
-                    } | {
-                        /** @enum {boolean} */
-                        dryRun: true;
-                        report: {
-                            name: string;
-                            /** @description Numbered seats and general admission together. */
-                            seats: number;
-                            numberedSeats: number;
-                            gaUnits: number;
-                            sections: number;
-                            rows: number;
-                            categories: {
-                                name: string;
-                                seats: number;
-                            }[];
-                            perSection: {
-                                id: string;
-                                name: string;
-                                group: string;
-                                /** @enum {unknown} */
-                                kind: "seated" | "ga";
-                                rows: number;
-                                seats: number;
-                                sellAsUnit: boolean;
-                            }[];
-                            attributes: {
-                                accessible: number;
-                                companion: number;
-                                restrictedView: number;
-                            };
-                            bounds: {
-                                left: number;
-                                top: number;
-                                right: number;
-                                bottom: number;
-                            } | null;
-                            warnings: {
-                                code: string;
-                                sentence: string;
-                                /** @description The first of them. */
-                                places: string[];
-                                count: number;
-                                /** @description Must be settled, or accepted, before the seats are put on sale. */
-                                beforeSale: boolean;
-                            }[];
-                        };
-                    };
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description A refused request; `code` says why. */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not possible now, or a fault of the server. */
-            "5XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     listAllEvents: {
         parameters: {
             query?: never;
@@ -3808,6 +3469,345 @@ export interface operations {
                 };
             };
             /** @description A refused request, such as unknown_event */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listPlans: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        plans: {
+                            /** @description Its id. */
+                            plan: string;
+                            name: string;
+                            version: number;
+                            report: {
+                                name: string;
+                                /** @description Numbered seats and general admission together. */
+                                seats: number;
+                                numberedSeats: number;
+                                gaUnits: number;
+                                sections: number;
+                                rows: number;
+                                categories: {
+                                    name: string;
+                                    seats: number;
+                                }[];
+                                perSection: {
+                                    id: string;
+                                    name: string;
+                                    group: string;
+                                    /** @enum {unknown} */
+                                    kind: "seated" | "ga";
+                                    rows: number;
+                                    seats: number;
+                                    sellAsUnit: boolean;
+                                }[];
+                                attributes: {
+                                    accessible: number;
+                                    companion: number;
+                                    restrictedView: number;
+                                };
+                                bounds: {
+                                    left: number;
+                                    top: number;
+                                    right: number;
+                                    bottom: number;
+                                } | null;
+                                warnings: {
+                                    code: string;
+                                    sentence: string;
+                                    /** @description The first of them. */
+                                    places: string[];
+                                    count: number;
+                                    /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                    beforeSale: boolean;
+                                }[];
+                            };
+                            /** Format: date-time */
+                            createdAt: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description A refused request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description application/problem+json (RFC 9457) */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importPlan: {
+        parameters: {
+            query?: {
+                dryRun?: "true" | "false" | "";
+                name?: string;
+                format?: "pretix" | "csv";
+                /** @description CSV: section=…,row=…,seat=…,x=…,y=… */
+                map?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer, or a line for each step and the answer in the last line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Its id. */
+                        plan: string;
+                        name: string;
+                        version: number;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                        /** Format: date-time */
+                        createdAt: string;
+                        known: boolean;
+                    } | {
+                        /** @enum {boolean} */
+                        dryRun: true;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                    };
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description The answer, or a line for each step and the answer in the last line */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Its id. */
+                        plan: string;
+                        name: string;
+                        version: number;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                        /** Format: date-time */
+                        createdAt: string;
+                        known: boolean;
+                    } | {
+                        /** @enum {boolean} */
+                        dryRun: true;
+                        report: {
+                            name: string;
+                            /** @description Numbered seats and general admission together. */
+                            seats: number;
+                            numberedSeats: number;
+                            gaUnits: number;
+                            sections: number;
+                            rows: number;
+                            categories: {
+                                name: string;
+                                seats: number;
+                            }[];
+                            perSection: {
+                                id: string;
+                                name: string;
+                                group: string;
+                                /** @enum {unknown} */
+                                kind: "seated" | "ga";
+                                rows: number;
+                                seats: number;
+                                sellAsUnit: boolean;
+                            }[];
+                            attributes: {
+                                accessible: number;
+                                companion: number;
+                                restrictedView: number;
+                            };
+                            bounds: {
+                                left: number;
+                                top: number;
+                                right: number;
+                                bottom: number;
+                            } | null;
+                            warnings: {
+                                code: string;
+                                sentence: string;
+                                /** @description The first of them. */
+                                places: string[];
+                                count: number;
+                                /** @description Must be settled, or accepted, before the seats are put on sale. */
+                                beforeSale: boolean;
+                            }[];
+                        };
+                    };
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description A refused request, such as invalid_field, plan_refused, body_too_large, busy */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

@@ -128,7 +128,7 @@ export async function main(argv: readonly string[]): Promise<number> {
       print(flags.json ? JSON.stringify({ findings }) : findingsText(findings));
       if (findings.some(({ state }) => state === 'wrong')) code = exitCodes.failed;
     });
-  const openDatabase = async (): Promise<{ db: Db; url: string; close(): Promise<void> }> => {
+  const connect = async (): Promise<{ db: Db; url: string; close(): Promise<void> }> => {
     const reached = await reachMigratedDatabase(config(), runtime());
     const { clock, log } = runtime();
     const db = createDb({
@@ -144,6 +144,11 @@ export async function main(argv: readonly string[]): Promise<number> {
       await reached.close();
     };
     return { db, url: reached.url, close };
+  };
+  let database: ReturnType<typeof connect> | undefined;
+  const openDatabase = () => {
+    database ??= connect();
+    return database;
   };
   const organising: CliContext = {
     clock: systemClock,
@@ -163,14 +168,14 @@ export async function main(argv: readonly string[]): Promise<number> {
   registerCodeCommands(program, organising);
   registerLimitCommands(program, organising);
   registerBuyerCommands(program, organising);
-  registerExportCommand(program, { ...organising, openDatabase });
+  registerExportCommand(program, organising);
   registerRefundCommands(program, organising);
   registerPaymentCommands(program, organising);
   registerAuditCommand(program, { config, runtime, print, say, fail, openDatabase });
   registerLogCommand(program, organising);
   registerReconcileCommand(program, { ...organising, config, runtime });
   registerGamedayCommand(program, { runtime, print, say, fail });
-  registerQueueCommands(program, { clock: systemClock, print, fail, openDatabase });
+  registerQueueCommands(program, organising);
   registerMailCommands(program, organising);
   registerTicketCommands(program, organising);
   registerWebhookCommands(program, organising);
@@ -180,6 +185,9 @@ export async function main(argv: readonly string[]): Promise<number> {
     await program.parseAsync([...argv], { from: 'user' });
   } catch (error) {
     return codeOf(error, say);
+  } finally {
+    const opened = await database?.catch(() => null);
+    await opened?.close();
   }
   return code;
 }

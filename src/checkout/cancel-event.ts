@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { EventNo, OrderId } from '../core/hold.ts';
-import { decimalOf, stepOf } from '../core/money.ts';
+import { amountText, stepOf } from '../core/money.ts';
 import { entryWords } from '../core/operator-list.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type {
@@ -266,7 +266,7 @@ const stateTexts = {
 /** How far a cancelling has come, for people: a line each. */
 export function cancellationText(name: string, cancellation: Cancellation): string[] {
   const { currency, state, refunds, earlier, closed, left, ending } = cancellation;
-  const sum = (amount: number): string => `${decimalOf(amount, currency)} ${currency}`;
+  const sum = (amount: number): string => amountText(amount, currency);
   const lines = [
     `${name}: ${state === 'done' ? 'cancelled, the run is done' : 'being cancelled'} (${cancellation.reason})`,
     ...refundStates.flatMap((one) => {

@@ -1,3 +1,4 @@
+import { amountText } from '../core/money.ts';
 import type { FindingKind, Misfit, OrderMoney } from '../orders/reconcile-findings.ts';
 import type { PaymentView } from '../payments/provider.ts';
 
@@ -18,8 +19,8 @@ export type Judgement =
   | { kind: 'misfit'; misfit: Misfit };
 
 /**
- * Compares one payment with `order`, the order that it names, read after the payment; null if there is none. Amounts are in minor
- * units. Does not decide what to do about a difference: the saga or an operator does.
+ * Compares one payment with `order`, the order that it names, read after the payment; null if there is none. `detail` has amounts in
+ * minor units. Does not decide what to do about a difference: the saga or an operator does.
  */
 export function judgePayment(view: PaymentView, order: OrderMoney | null): Judgement {
   const { object, status, reference, captured, refunded } = view;
@@ -41,8 +42,9 @@ export function judgePayment(view: PaymentView, order: OrderMoney | null): Judge
       reference,
     },
   });
-  const money = `${view.amount} ${view.currency} (${status}, ${captured} captured, ${refunded} refunded)`;
   if (isForeign(view, order !== null)) return { kind: 'foreign' };
+  const sum = (amount: number): string => amountText(amount, view.currency);
+  const money = `${sum(view.amount)} (${status}, ${sum(captured)} captured, ${sum(refunded)} refunded)`;
   if (order === null) {
     if (!moneyStands) return { kind: 'idle' };
     return {
@@ -61,19 +63,19 @@ export function judgePayment(view: PaymentView, order: OrderMoney | null): Judge
     return { kind: 'stray', misfit: moneyStands ? misfit('unknown_payment', says) : null };
   }
   if (moneyStands && (view.amount !== order.amount || view.currency !== order.currency)) {
-    const says = `${object} is over ${view.amount} ${view.currency}, ${named} over ${order.amount} ${order.currency}`;
+    const says = `${object} is over ${sum(view.amount)}, ${named} over ${amountText(order.amount, order.currency)}`;
     return { kind: 'misfit', misfit: misfit('amount_differs', says) };
   }
   if (captured !== ours.captured) {
-    const says = `${captured} were captured on ${object}, the record of ${named} says ${ours.captured}`;
+    const says = `${sum(captured)} were captured on ${object}, the record of ${named} says ${sum(ours.captured)}`;
     return { kind: 'misfit', misfit: misfit('captured_differs', says) };
   }
   if (refunded !== ours.refunded) {
-    const says = `${refunded} were refunded on ${object}, the record of ${named} says ${ours.refunded}`;
+    const says = `${sum(refunded)} were refunded on ${object}, the record of ${named} says ${sum(ours.refunded)}`;
     return { kind: 'misfit', misfit: misfit('refunded_differs', says) };
   }
   if (status === 'authorised') {
-    const says = `${view.amount} ${view.currency} are still reserved on ${object} for ${named}`;
+    const says = `${sum(view.amount)} are still reserved on ${object} for ${named}`;
     return { kind: 'misfit', misfit: misfit('reservation_stands', says) };
   }
   return { kind: 'fits' };

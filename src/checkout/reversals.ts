@@ -1,5 +1,5 @@
 import type { OrderId } from '../core/hold.ts';
-import { decimalOf } from '../core/money.ts';
+import { amountText } from '../core/money.ts';
 import type { Order } from '../orders/record.ts';
 import { type Reversal, type ReversalSeen, recordReversals, reversalsOfOrder } from '../orders/reversals.ts';
 import type { DisputeView, PaymentProvider, RefundView } from '../payments/provider.ts';
@@ -49,7 +49,7 @@ export const stateOfRefund = ({ status }: RefundView): Reversal['state'] => refu
 
 export function refundSeen(view: RefundView, order: OrderMoney): ReversalSeen {
   const state = stateOfRefund(view);
-  const sum = `${decimalOf(view.amount, view.currency)} ${view.currency}`;
+  const sum = amountText(view.amount, view.currency);
   const says = {
     pending: `${sum} of order ${order.order} is being refunded at the provider, not by us (${view.refund})`,
     done: `${sum} of order ${order.order} was refunded at the provider, not by us (${view.refund})`,
@@ -67,13 +67,10 @@ export function refundSeen(view: RefundView, order: OrderMoney): ReversalSeen {
 
 export function disputeSeen(view: DisputeView, order: OrderMoney): ReversalSeen {
   const { dispute, object, amount, currency, status, inquiry, reason, respondBy, fee, createdAt } = view;
-  const sum = `${decimalOf(amount, currency)} ${currency}`;
+  const sum = amountText(amount, currency);
   const until = respondBy === null ? null : new Date(respondBy).toISOString();
   const answer = until === null ? '' : `; answer it at the provider by ${until}`;
-  const fees =
-    fee === null
-      ? ''
-      : `; the provider charges ${decimalOf(fee.amount, fee.currency)} ${fee.currency} for it`;
+  const fees = fee === null ? '' : `; the provider charges ${amountText(fee.amount, fee.currency)} for it`;
   const named = `order ${order.order} (${dispute}, ${reason})`;
   const says = {
     open: inquiry

@@ -15,8 +15,8 @@ import type { AuditSources, MoneySource, PaymentSeen } from '../audit/audit-sour
 import { createEvents } from '../catalogue/events.ts';
 import { counted } from '../core/counted.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
-import type { Db } from '../postgres/db.ts';
 import type { Config } from '../runtime/config.ts';
+import type { CliContext } from './context.ts';
 
 interface AuditFlags {
   event?: string;
@@ -31,7 +31,7 @@ export interface AuditContext {
   print(text: string): void;
   say(text: string): void;
   fail(sentence: string): void;
-  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
+  openDatabase: CliContext['openDatabase'];
 }
 
 /** `onsale audit`: reads arbiter, record and provider and says for each promise whether it is kept. Writes nothing. */
@@ -65,7 +65,7 @@ async function audit(
   const { print, say, fail } = context;
   const { clock, log, random } = context.runtime();
   const config = context.config();
-  const { db, close } = await context.openDatabase();
+  const { db } = await context.openDatabase();
   const stores = await openArbiter(db, config, { clock, log, random });
   try {
     const events = await eventsToAudit(db, flags.event ?? null);
@@ -96,7 +96,6 @@ async function audit(
     if (events.length === 0) say('There is no published event to audit.');
   } finally {
     await stores.close();
-    await close();
   }
 }
 

@@ -1,11 +1,10 @@
 import { openRefunds } from '../app/refunds.ts';
 import { createEvents } from '../catalogue/events.ts';
-import { publishEvent } from '../catalogue/plans.ts';
-import { prepareReplan } from '../catalogue/replan.ts';
 import { type AnyOperation, runOperation } from '../http/organiser-operations.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { OperateDeps } from '../operate/deps.ts';
 import type { InputOf, OutputOf } from '../operate/operation.ts';
+import { createPlanWork } from '../operate/plan-work.ts';
 import { createSalesRecord } from '../orders/orders-record.ts';
 import type { Db } from '../postgres/db.ts';
 import { silentLogger } from '../runtime/log.ts';
@@ -24,6 +23,9 @@ export interface CallOptions {
   more?: (refusal: Refusal) => readonly string[];
   /** The idempotency key; a new one when absent. */
   key?: string;
+  /** The file that an upload sends. */
+  file?: Uint8Array;
+  onProgress?: (step: string) => void;
   /** Codes of refusals after which the exit code stays 0. */
   harmless?: readonly string[];
 }
@@ -36,13 +38,18 @@ export async function call<One extends AnyOperation<OperateDeps>>(
   context: CliContext,
   one: One,
   input: InputOf<One>,
-  { more = () => [], key, harmless = [] }: CallOptions = {},
+  { more = () => [], key, file, onProgress, harmless = [] }: CallOptions = {},
 ): Promise<OutputOf<One> | null> {
-  const { db, close } = await context.openDatabase();
-  const { deps, closeOpened } = operateDeps(context, db);
+  const { deps, closeOpened } = operateDeps(context, databaseOf(context));
   try {
-    const parts = { deps, actor: cliActor, key: key ?? context.random.uuid(), log: silentLogger };
-    const { status, body } = await runOperation(one, input as Record<string, unknown>, parts);
+    const { status, body } = await runOperation(one, input as Record<string, unknown>, {
+      deps,
+      actor: cliActor,
+      key: key ?? context.random.uuid(),
+      log: silentLogger,
+      file,
+      onProgress,
+    });
     if (status < 400) return body as OutputOf<One>;
     const refusal = body as Refusal;
     const say = harmless.includes(refusal.code) ? context.print : context.fail;
@@ -50,8 +57,15 @@ export async function call<One extends AnyOperation<OperateDeps>>(
     return null;
   } finally {
     await closeOpened();
-    await close();
   }
+}
+
+/** Connects at the first query, so that a refused input or a dry run needs no database. */
+function databaseOf({ openDatabase }: CliContext): Db {
+  return {
+    query: async <Row>(...query: Parameters<Db['query']>) => (await openDatabase()).db.query<Row>(...query),
+    close: async () => {},
+  };
 }
 
 /** The option that the field of a refusal was given by. */
@@ -67,30 +81,29 @@ function operateDeps(context: CliContext, db: Db): { deps: OperateDeps; closeOpe
   const { clock, random } = context;
   const known = context.redisServers();
   let opened: Promise<{ arbiter: Arbiter; close(): Promise<void> }> | undefined;
+  const openArbiter = async (): Promise<Arbiter> => {
+    opened ??= context.openArbiter(db);
+    return (await opened).arbiter;
+  };
+  const events = createEvents({ db, clock });
   const deps: OperateDeps = {
     db,
-    events: createEvents({ db, clock }),
-    openArbiter: async () => {
-      opened ??= context.openArbiter(db);
-      return (await opened).arbiter;
-    },
-    openRefunds: async () =>
-      openRefunds({
-        db,
-        record: createSalesRecord({ db }),
-        provider: null,
-        arbiter: await deps.openArbiter(),
-        events: deps.events,
-        redisHolds: null,
-        owner: cliActor,
-        clock,
-        random,
-        log: silentLogger,
-      }),
-    planWork: {
-      publish: ({ event, ...command }) => publishEvent(db, event, command),
-      prepareReplan: (event, plan) => prepareReplan(db, event, plan),
-    },
+    events,
+    openArbiter,
+    refundServices: openRefunds({
+      db,
+      record: createSalesRecord({ db }),
+      provider: null,
+      // Only decisions that free seats or block them need the stores of the holds.
+      arbiter: { project: async (projection) => (await openArbiter()).project(projection) },
+      events,
+      redisHolds: null,
+      owner: cliActor,
+      clock,
+      random,
+      log: silentLogger,
+    }),
+    planWork: createPlanWork(db),
     ticketKeys: () => keyringOf(context, db),
     webhookAddresses: context.webhookAddresses(),
     published: () => ({ counts: null, status: null }),

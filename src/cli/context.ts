@@ -1,15 +1,13 @@
-import { createEvents, type Events } from '../catalogue/events.ts';
 import type { AddressRule } from '../fulfilment/webhook-addresses.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
-import type { EventRecord } from '../orders/record.ts';
 import type { Db } from '../postgres/db.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
 
 /** Services of cli.ts for the commands. Commands set the exit code through `fail` only. */
 export interface CliContext {
-  /** Opens the database of this installation (the embedded one is started when nothing runs); closed by the caller. */
-  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
+  /** The database of this installation, the embedded one started when nothing runs. It is opened once, and closed in the end. */
+  openDatabase(): Promise<{ db: Db; url: string }>;
   /** The arbiter of that database's events. The caller closes it. */
   openArbiter(db: Db): Promise<{ arbiter: Arbiter; close(): Promise<void> }>;
   /** Names of the Redis servers that are configured here. Empty: the servers may know more, any name is accepted. */
@@ -39,26 +37,4 @@ export function numeric(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const number = Number(text);
   return text.trim() === '' || Number.isNaN(number) ? (text as unknown as number) : number;
-}
-
-export async function withDatabase(context: CliContext, act: (db: Db) => Promise<void>): Promise<void> {
-  const { db, close } = await context.openDatabase();
-  try {
-    await act(db);
-  } finally {
-    await close();
-  }
-}
-
-export async function withEvent(
-  context: CliContext,
-  id: string,
-  act: (db: Db, events: Events, event: EventRecord) => Promise<void>,
-): Promise<void> {
-  await withDatabase(context, async (db) => {
-    const events = createEvents({ db, clock: context.clock });
-    const event = await events.find(id);
-    if (event) await act(db, events, event);
-    else context.fail(`There is no event ${id}; "onsale event list" shows all.`);
-  });
 }

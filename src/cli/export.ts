@@ -10,12 +10,7 @@ import { type ExportKind, exportKinds, writeExport } from '../fulfilment/exports
 import { recordedTicketKeys } from '../fulfilment/recorded-ticket-keys.ts';
 import { storedTicketKey, type TicketKey, ticketKeyFiles, ticketKeyPem } from '../fulfilment/ticket-code.ts';
 import { beginExport } from '../operate/exports.ts';
-import type { Db } from '../postgres/db.ts';
 import { type CliContext, cliActor } from './context.ts';
-
-export type ExportContext = Omit<CliContext, 'openDatabase'> & {
-  openDatabase(): Promise<{ db: Db; url: string; close(): Promise<void> }>;
-};
 
 interface ExportFlags {
   format: ExportFormat;
@@ -27,7 +22,7 @@ interface ExportFlags {
 const progressEvery = 10_000;
 
 /** `onsale export`: what was sold, as a file. */
-export function registerExportCommand(program: Command, context: ExportContext): void {
+export function registerExportCommand(program: Command, context: CliContext): void {
   program
     .command('export')
     .description(
@@ -45,7 +40,7 @@ export function registerExportCommand(program: Command, context: ExportContext):
 }
 
 async function exportCommand(
-  context: ExportContext,
+  context: CliContext,
   what: ExportKind,
   event: string | undefined,
   flags: ExportFlags,
@@ -54,7 +49,7 @@ async function exportCommand(
   if (codes && what !== 'tickets') return context.fail('Only tickets have codes.');
   const key = codes ? keyOf(context) : undefined;
   if (key === null) return;
-  const { db, url, close } = await context.openDatabase();
+  const { db, url } = await context.openDatabase();
   try {
     if (key && !(await recordedTicketKeys(db)).includes(ticketKeyPem(key.publicKey))) {
       return context.fail(strangeKey(context));
@@ -68,8 +63,6 @@ async function exportCommand(
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     context.fail(error.message);
-  } finally {
-    await close();
   }
 }
 
@@ -101,11 +94,11 @@ async function writeWhole(
   }
 }
 
-const strangeKey = (context: ExportContext): string =>
+const strangeKey = (context: CliContext): string =>
   `No process of this installation was ever started with ${ticketKeyFiles(context.dataDir()).privateKey}: no gate lets in what it signs. Copy ticket-key.pem of a machine that sells to it.`;
 
 /** Null if there is no key; the error was printed. A new key would sign codes that no gate knows. */
-function keyOf(context: ExportContext): TicketKey | null {
+function keyOf(context: CliContext): TicketKey | null {
   const dataDir = context.dataDir();
   const { privateKey } = ticketKeyFiles(dataDir);
   if (fs.existsSync(privateKey)) return storedTicketKey(dataDir);

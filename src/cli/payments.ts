@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { counted } from '../core/counted.ts';
-import { decimalOf } from '../core/money.ts';
-import { type EntryAction, entryActions } from '../core/operator-list.ts';
+import { amountText } from '../core/money.ts';
+import { actionsWithNote, type EntryAction, entryActions } from '../core/operator-list.ts';
 import type { OutputOf } from '../operate/operation.ts';
 import { decideOpenPayment, listOpenPayments } from '../operate/payments.ts';
 import { call } from './call.ts';
@@ -33,7 +33,7 @@ export function registerPaymentCommands(program: Command, context: CliContext): 
     .description('Do something about an entry. A running "onsale start" makes the calls to the provider.')
     .argument('<entry>', 'as the list names it, such as operation-3f0c…')
     .argument('<action>', entryActions.join(', '))
-    .option('--note <text>', 'what was decided and why; needed for accept, settle and dismiss')
+    .option('--note <text>', `what was decided and why; needed for ${actionsWithNote.join(', ')}`)
     .option('--json', 'print JSON')
     .action((entry: string, action: string, flags: { note?: string; json?: boolean }) =>
       actCommand(context, entry, action, flags),
@@ -80,7 +80,7 @@ function entryText(entry: Entry): string {
   const { operation, currency } = entry;
   /** Leaves out what is not known, as of a finding that names no sum of ours. */
   const sum = (what: string, amount: number | null): string[] =>
-    amount === null || currency === null ? [] : [`${what} ${decimalOf(amount, currency)} ${currency}`];
+    amount === null || currency === null ? [] : [`${what} ${amountText(amount, currency)}`];
   const facts = [
     operation && `operation ${operation.kind}, ${operation.state}, ${counted(operation.attempts, 'attempt')}`,
     entry.order && `order ${entry.order} (${entry.orderState}) of ${entry.event}`,

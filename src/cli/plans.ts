@@ -1,13 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { listPlans, loadPlan, savePlan } from '../catalogue/plans.ts';
+import { loadPlan } from '../catalogue/plans.ts';
 import { counted } from '../core/counted.ts';
 import type { PlanProblem, PlanReport, PlanWarning } from '../core/plan-report.ts';
+import { unknownPlan } from '../operate/event-of.ts';
+import { importPlan, listPlans } from '../operate/plans.ts';
 import { exportPretix } from '../plans/export-pretix.ts';
 import { generateStadium } from '../plans/generate.ts';
-import { importPlan } from '../plans/import-plan.ts';
-import { parseMapping } from '../plans/mapping-text.ts';
-import { type CliContext, withDatabase } from './context.ts';
+import { call } from './call.ts';
+import type { CliContext } from './context.ts';
 
 interface ImportFlags {
   map?: string;
@@ -50,52 +51,48 @@ export function registerPlanCommands(program: Command, context: CliContext): voi
     .option('--out <file>', 'write there instead of printing')
     .action(async (flags: { seats: string; name: string; out?: string }) => {
       const seats = Number(flags.seats);
-      if (!Number.isInteger(seats) || seats < 100 || seats > 200_000) {
-        context.fail('--seats takes a whole number from 100 to 200000.');
-        return;
-      }
+      if (!Number.isInteger(seats) || seats < 100 || seats > 200_000)
+        return context.fail('--seats takes a whole number from 100 to 200000.');
       const json = JSON.stringify(generateStadium({ seats, name: flags.name }));
       if (flags.out === undefined) context.print(json);
       else await writeFile(flags.out, json);
     });
 }
 
-async function importCommand(context: CliContext, file: string, flags: ImportFlags): Promise<void> {
-  const mapping = flags.map === undefined ? undefined : parseMapping(flags.map);
-  if (mapping?.kind === 'invalid') {
-    context.fail(`--map: ${mapping.sentence}`);
-    return;
-  }
-  let bytes: Buffer;
+const steps: Record<string, string> = {
+  reading: 'Reading the file …',
+  checking: 'Checking the plan …',
+  storing: 'Storing the plan …',
+};
+
+async function importCommand(context: CliContext, path: string, flags: ImportFlags): Promise<void> {
+  const { name, format, map, json } = flags;
+  let file: Buffer;
   try {
-    bytes = await readFile(file);
+    file = await readFile(path);
   } catch (error) {
-    context.fail(`${file} cannot be read: ${(error as Error).message}`);
-    return;
+    return context.fail(`${path} cannot be read: ${(error as Error).message}`);
   }
-  const steps = { reading: 'Reading the file …', checking: 'Checking the plan …' };
-  const options = { name: flags.name, format: flags.format, mapping: mapping?.mapping };
-  const outcome = importPlan(bytes, options, (step) => context.progress(steps[step]));
-  if (outcome.kind === 'refused') {
-    if (flags.json) context.print(JSON.stringify(outcome));
-    else printProblems(context, outcome.problems, outcome.problemCount);
-    context.fail(`${file} was refused; nothing was stored.`);
-    return;
-  }
-  if (flags.dryRun) {
-    context.print(
-      flags.json ? JSON.stringify({ dryRun: true, report: outcome.report }) : reportText(outcome.report),
-    );
-    return;
-  }
-  await withDatabase(context, async (db) => {
-    const saved = await savePlan(db, outcome.plan, outcome.report);
-    if (flags.json) context.print(JSON.stringify({ ...saved.plan, known: saved.kind === 'known' }));
-    else {
-      context.print(reportText(outcome.report));
-      context.print(`${saved.kind === 'known' ? 'Known already as' : 'Stored as'} ${saved.plan.plan}`);
-    }
-  });
+  const dryRun = flags.dryRun ? 'true' : 'false';
+  const outcome = await call(
+    context,
+    importPlan,
+    { dryRun, name, format, map },
+    {
+      file,
+      onProgress: (step) => context.progress(steps[step] ?? step),
+      more: (refusal) => {
+        if (json) context.print(JSON.stringify(refusal));
+        const { problems = [] } = refusal as { problems?: PlanProblem[] };
+        return problems.map(({ place, sentence }) => `  ${place}: ${sentence}`);
+      },
+    },
+  );
+  if (!outcome) return;
+  if (json) return context.print(JSON.stringify(outcome));
+  context.print(reportText(outcome.report));
+  if (!('dryRun' in outcome))
+    context.print(`${outcome.known ? 'Known already as' : 'Stored as'} ${outcome.plan}`);
 }
 
 async function showCommand(
@@ -103,25 +100,26 @@ async function showCommand(
   id: string | undefined,
   flags: { export?: boolean; json?: boolean },
 ): Promise<void> {
-  await withDatabase(context, async (db) => {
-    const plans = await listPlans(db);
-    if (id === undefined) {
-      if (flags.json) context.print(JSON.stringify(plans));
-      else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
-      else
-        for (const plan of plans)
-          context.print(`${plan.plan}  ${counted(plan.report.seats, 'seat')}  ${plan.name}`);
-      return;
-    }
-    const plan = await loadPlan(db, id);
-    const summary = plans.find((candidate) => candidate.plan === id);
-    if (!plan || !summary) {
-      context.fail(`There is no plan ${id}; "onsale plan show" lists all.`);
-      return;
-    }
-    if (flags.export) context.print(JSON.stringify(exportPretix(plan), null, 1));
-    else context.print(flags.json ? JSON.stringify(summary) : reportText(summary.report));
-  });
+  if (id !== undefined && flags.export) return exportCommand(context, id);
+  const { plans } = (await call(context, listPlans, {})) ?? { plans: [] };
+  if (id === undefined) {
+    if (flags.json) context.print(JSON.stringify(plans));
+    else if (plans.length === 0) context.print('No plans yet: onsale plan import FILE');
+    else
+      for (const plan of plans)
+        context.print(`${plan.plan}  ${counted(plan.report.seats, 'seat')}  ${plan.name}`);
+    return;
+  }
+  const plan = plans.find((candidate) => candidate.plan === id);
+  if (!plan) return context.fail(unknownPlan(id).message);
+  context.print(flags.json ? JSON.stringify(plan) : reportText(plan.report));
+}
+
+async function exportCommand(context: CliContext, id: string): Promise<void> {
+  const { db } = await context.openDatabase();
+  const plan = await loadPlan(db, id);
+  if (plan) context.print(JSON.stringify(exportPretix(plan), null, 1));
+  else context.fail(unknownPlan(id).message);
 }
 
 function reportText(report: PlanReport): string {
@@ -137,9 +135,4 @@ function reportText(report: PlanReport): string {
 
 export function warningText({ sentence, count, places }: PlanWarning): string {
   return `${sentence} (${count}: ${places.join(', ')}${count > places.length ? ', …' : ''})`;
-}
-
-function printProblems(context: CliContext, problems: PlanProblem[], count: number): void {
-  for (const problem of problems) context.print(`${problem.place}: ${problem.sentence}`);
-  if (count > problems.length) context.print(`… and ${count - problems.length} more`);
 }

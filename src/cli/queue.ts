@@ -1,15 +1,9 @@
 import type { Command } from 'commander';
 import { createEvents } from '../catalogue/events.ts';
-import type { Db } from '../postgres/db.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { type QueueReport, reportQueue } from '../waiting-room/order-records.ts';
+import type { CliContext } from './context.ts';
 
-export interface QueueContext {
-  clock: Clock;
-  print(text: string): void;
-  fail(sentence: string): void;
-  openDatabase(): Promise<{ db: Db; close(): Promise<void> }>;
-}
+type QueueContext = Pick<CliContext, 'openDatabase' | 'clock' | 'print' | 'fail'>;
 
 export function registerQueueCommands(program: Command, context: QueueContext): void {
   program
@@ -20,18 +14,11 @@ export function registerQueueCommands(program: Command, context: QueueContext): 
     .argument('<event>', 'the id in its address')
     .option('--json', 'print JSON')
     .action(async (id: string, flags: { json?: boolean }) => {
-      const { db, close } = await context.openDatabase();
-      try {
-        const event = await createEvents({ db, clock: context.clock }).find(id);
-        if (!event) {
-          context.fail(`There is no event ${id}; "onsale event list" shows all.`);
-          return;
-        }
-        const report = await reportQueue(db, event.eventNo);
-        context.print(flags.json ? JSON.stringify({ event: id, ...report }) : reportText(id, report));
-      } finally {
-        await close();
-      }
+      const { db } = await context.openDatabase();
+      const event = await createEvents({ db, clock: context.clock }).find(id);
+      if (!event) return context.fail(`There is no event ${id}; "onsale event list" shows all.`);
+      const report = await reportQueue(db, event.eventNo);
+      context.print(flags.json ? JSON.stringify({ event: id, ...report }) : reportText(id, report));
     });
 }
 

@@ -12,7 +12,7 @@ import {
 import { counted } from '../core/counted.ts';
 import type { OutputOf } from '../operate/operation.ts';
 import { listFindings, settleFinding } from '../operate/payments.ts';
-import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
+import { moneyUnderWay } from '../orders/money-figures.ts';
 import { createSalesRecord } from '../orders/orders-record.ts';
 import { listingCounts } from '../orders/reversals.ts';
 import type { PaymentProvider } from '../payments/provider.ts';
@@ -77,39 +77,31 @@ async function compareCommand(context: ReconcileContext, flags: Flags, command: 
   const to = instant('--to', flags.to, clock.now());
   const from = instant('--from', flags.from, to - reconcileSchedule.backMs);
   if (from >= to) command.error('--from has to lie before --to.');
-  const { db, close } = await context.openDatabase();
-  try {
-    const installation = await installationOf(db);
-    const provider = providerOf(context.config(), context.runtime(), installation);
-    if (!provider) return context.fail('The payment simulator does not run (npm start runs it).');
-    const report = createReconcileReport({
-      db,
-      provider,
-      handOver: handOverTo(createSalesRecord({ db })),
-      clock,
-      log,
-      owner: `cli/${random.uuid()}`,
-    });
-    const outcome = await report.onDemand({ from, to }, ({ step, counts }) => {
-      if (!flags.json)
-        context.progress(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
-    });
-    const ambiguous = (await ambiguousOrders(db, null)).reduce((sum, { orders }) => sum + orders, 0);
-    const { refunds } = await refundsAtBank(db);
-    const listed = await listingCounts(db);
-    const foreignReversals = (listed.refund.foreign ?? 0) + (listed.dispute.foreign ?? 0);
-    tell(context, flags, outcome, { ambiguous, refundsAtBank: refunds, foreignReversals });
-  } finally {
-    await close();
-  }
+  const { db } = await context.openDatabase();
+  const installation = await installationOf(db);
+  const provider = providerOf(context.config(), context.runtime(), installation);
+  if (!provider) return context.fail('The payment simulator does not run (npm start runs it).');
+  const report = createReconcileReport({
+    db,
+    provider,
+    handOver: handOverTo(createSalesRecord({ db })),
+    clock,
+    log,
+    owner: `cli/${random.uuid()}`,
+  });
+  const outcome = await report.onDemand({ from, to }, ({ step, counts }) => {
+    if (!flags.json)
+      context.progress(`${steps[step]}: ${counts.payments ?? 0} of theirs, ${counts.opened ?? 0} of ours`);
+  });
+  const listed = await listingCounts(db);
+  const foreignReversals = (listed.refund.foreign ?? 0) + (listed.dispute.foreign ?? 0);
+  tell(context, flags, outcome, { ...(await moneyUnderWay(db)), foreignReversals });
 }
 
 const steps = { theirs: 'Theirs', ours: 'Ours', again: 'Found before', done: 'Done' } as const;
 
 /** Payments that are under way, listed next to the compared ones. */
-interface UnderWay {
-  ambiguous: number;
-  refundsAtBank: number;
+interface UnderWay extends Awaited<ReturnType<typeof moneyUnderWay>> {
   /** Refunds and disputes of payments that are not ours, in the last daily listing. */
   foreignReversals: number;
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { counted } from '../core/counted.ts';
-import { decimalOf, minorOf } from '../core/money.ts';
+import { amountText, minorOf } from '../core/money.ts';
 import { assert } from '../core/outcome.ts';
 import {
   cancelEvent,
@@ -10,7 +10,14 @@ import {
   retryCancellation,
 } from '../operate/cancellation.ts';
 import type { OutputOf } from '../operate/operation.ts';
-import { getOrder, listRefunds, refundOrder, retryRefund, settleRefund } from '../operate/refunds.ts';
+import {
+  getOrder,
+  listRefunds,
+  refundOrder,
+  refundsMax,
+  retryRefund,
+  settleRefund,
+} from '../operate/refunds.ts';
 import { refundStates } from '../orders/refunds.ts';
 import { call } from './call.ts';
 import { type CliContext, numeric } from './context.ts';
@@ -108,7 +115,7 @@ async function orderCommand(context: CliContext, order: string, flags: RefundFla
   if (flags.json) context.print(JSON.stringify(outcome));
   else if ('preview' in outcome)
     context.print(
-      `${counted(outcome.tickets.length, 'ticket')}, ${decimalOf(outcome.amount, currency)} ${currency}. Nothing was changed.`,
+      `${counted(outcome.tickets.length, 'ticket')}, ${amountText(outcome.amount, currency)}. Nothing was changed.`,
     );
   else
     context.print(
@@ -122,16 +129,20 @@ async function listCommand(
   flags: { state?: string; json?: boolean },
 ): Promise<void> {
   const state = flags.state as (typeof refundStates)[number] | undefined;
-  const found = await call(context, listRefunds, { event, state });
-  if (!found) return;
-  if (flags.json) context.print(JSON.stringify(found.refunds));
-  else if (found.refunds.length === 0) context.print('None.');
-  else for (const refund of found.refunds) context.print(refundLine(refund));
+  const refunds: Refund[] = [];
+  for (let before: string | undefined; ; before = refunds.at(-1)!.createdAt) {
+    const page = await call(context, listRefunds, { event, state, before });
+    if (!page) return;
+    refunds.push(...page.refunds);
+    if (page.refunds.length < refundsMax) break;
+  }
+  if (flags.json) context.print(JSON.stringify(refunds));
+  else if (refunds.length === 0) context.print('None.');
+  else for (const refund of refunds) context.print(refundLine(refund));
 }
 
 function refundLine({ refund, order, amount, currency, state, detail, tickets }: Refund): string {
-  const sum = `${decimalOf(amount, currency)} ${currency}`;
-  return `${refund}  ${state}  ${sum}  ${counted(tickets.length, 'ticket')} of order ${order}${detail ? `  (${detail})` : ''}`;
+  return `${refund}  ${state}  ${amountText(amount, currency)}  ${counted(tickets.length, 'ticket')} of order ${order}${detail ? `  (${detail})` : ''}`;
 }
 
 interface CancelFlags {
@@ -180,13 +191,13 @@ async function cancelCommand(context: CliContext, event: string, flags: CancelFl
     confirmation: flags.confirm,
   });
   if (!outcome) return;
-  if (!('confirmation' in outcome)) return follow(context, event, flags);
+  if (!('confirmation' in outcome)) return void (await follow(context, event, flags));
   if (flags.json) return context.print(JSON.stringify(outcome));
   const { orders, tickets, amount, currency, unpaidOrders, confirmation } = outcome;
   context.print(
     [
       `Cancelling ${event} would close its sale for good, refund ${counted(orders, 'order')} with ${counted(tickets, 'ticket')},`,
-      `${decimalOf(amount, currency)} ${currency} in all, and end ${counted(unpaidOrders, 'unpaid order')}. Nothing has happened yet.`,
+      `${amountText(amount, currency)} in all, and end ${counted(unpaidOrders, 'unpaid order')}. Nothing has happened yet.`,
       `To do it, give the same command once more within ten minutes with: --confirm ${confirmation}`,
     ].join('\n'),
   );
@@ -205,12 +216,12 @@ async function statusCommand(context: CliContext, event: string, flags: StatusFl
     if (!retried) return;
     if (!flags.json) context.print(`${retried.refunds} failed refunds are tried again.`);
   }
-  await follow(context, event, flags);
-  if (!flags.orders) return;
+  const now = await follow(context, event, flags);
+  if (!now || !flags.orders) return;
   for (let after: string | undefined; ; ) {
     const page = await call(context, listCancelledOrders, { event, after });
     for (const one of page?.orders ?? []) {
-      const text = `${one.order}  ${one.outcome}  ${one.amount}  ${counted(one.tickets, 'ticket')}${one.detail ? `  (${one.detail})` : ''}`;
+      const text = `${one.order}  ${one.outcome}  ${amountText(one.amount, now.currency)}  ${counted(one.tickets, 'ticket')}${one.detail ? `  (${one.detail})` : ''}`;
       context.print(flags.json ? JSON.stringify(one) : text);
     }
     if (!page?.next) return;
@@ -220,24 +231,23 @@ async function statusCommand(context: CliContext, event: string, flags: StatusFl
 
 const watchEveryMs = 2_000;
 
-/** Prints how far the run is; with `watch` again and again until it is done. Failed refunds make the exit code 1. */
+/** Prints how far the run is; with `watch` until it is done. Returns its last state. Failed refunds make the exit code 1. */
 async function follow(
   context: CliContext,
   event: string,
   flags: { watch?: boolean; json?: boolean },
-): Promise<void> {
+): Promise<Cancellation | null> {
   for (let before = ''; ; ) {
     const now = await call(context, getCancellation, { event });
-    if (!now) return;
+    if (!now) return null;
     const text = flags.json ? JSON.stringify(now) : now.text.join('\n');
     if (text !== before) context.print(text);
     before = text;
-    if (!flags.watch || now.state === 'done') return sayFailed(context, now);
+    if (!flags.watch || now.state === 'done') {
+      const { failed } = now.refunds;
+      if (failed) context.fail(`${counted(failed.refunds, 'refund')} failed: --retry tries again.`);
+      return now;
+    }
     await context.clock.sleep(watchEveryMs);
   }
-}
-
-function sayFailed(context: CliContext, { refunds }: Cancellation): void {
-  if (refunds.failed)
-    context.fail(`${counted(refunds.failed.refunds, 'refund')} failed: --retry tries again.`);
 }

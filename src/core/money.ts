@@ -95,6 +95,10 @@ export function decimalOf(amount: number, currency: string): string {
   return `${sign}${digits.slice(0, -exponent)}.${digits.slice(-exponent)}`;
 }
 
+/** 1234 USD → "12.34 USD": how operators read an amount. */
+export const amountText = (amount: number, currency: string): string =>
+  `${decimalOf(amount, currency)} ${currency}`;
+
 /** "12.34" USD → 1234; null when it is no decimal number or has more places than the currency. */
 export function minorOf(decimal: string, currency: string): number | null {
   const exponent = exponentOf(currency);

@@ -1,9 +1,10 @@
-import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { problemCodes } from '../core/problems.ts';
-import type { Operation } from '../operate/operation.ts';
+import type { Operation, SuccessStatus } from '../operate/operation.ts';
 import type { Logger } from '../runtime/log.ts';
 import { answerOf, createErrorHandler } from './errors.ts';
+import { asksForProgress, progressType, sendProgress } from './progress-lines.ts';
 import { idempotencyKey, refuseHostileText } from './request-checks.ts';
 import { bodyLimit, validation } from './routes.ts';
 import { IdempotencyHeaders, ProblemSchema } from './schemas.ts';
@@ -23,59 +24,103 @@ export function registerOperations<Deps>(
   app: FastifyInstance,
   operations: readonly AnyOperation<Deps>[],
   deps: Deps,
-  actorOf: (request: FastifyRequest) => Promise<string>,
+  how: Registration,
 ): void {
   for (const one of operations) {
-    const { params, query, body, status = 200 } = one;
-    app.route({
-      method: one.method,
-      url: `/api/organiser${one.path}`,
-      ...(one.bodyLimit === undefined ? {} : { bodyLimit: one.bodyLimit }),
-      schema: {
-        operationId: one.id,
-        tags,
-        security,
-        summary: one.summary,
-        ...(one.description === undefined ? {} : { description: one.description }),
-        ...(params ? { params } : {}),
-        ...(query ? { querystring: query } : {}),
-        ...(body ? { body: one.bodyOptional ? Type.Optional(Type.Union([body, Type.Null()])) : body } : {}),
-        ...(one.requestKey ? { headers: keyHeaders[one.requestKey] } : {}),
-        response: {
-          ...Object.fromEntries((one.statuses ?? [status]).map((code) => [code, successOf(one)])),
-          '4xx': problemResponse(one.problems),
-          '5xx': ProblemSchema,
-        },
+    if (!one.upload) registerOperation(app, one, deps, how);
+    else
+      void app.register(async (scope) => {
+        scope.removeAllContentTypeParsers();
+        scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+        registerOperation(scope, one, deps, how);
+      });
+  }
+}
+
+interface Registration {
+  actorOf(request: FastifyRequest): Promise<string>;
+  log: Logger;
+  /** For steps of an upload that no request asked for. */
+  onProgress?: (step: string) => void;
+}
+
+function registerOperation<Deps>(
+  app: FastifyInstance,
+  one: AnyOperation<Deps>,
+  deps: Deps,
+  { actorOf, log, onProgress = () => {} }: Registration,
+): void {
+  const { params, query, body, status: usual = 200 } = one;
+  app.route({
+    method: one.method,
+    url: `/api/organiser${one.path}`,
+    ...(one.bodyLimit === undefined ? {} : { bodyLimit: one.bodyLimit }),
+    schema: {
+      operationId: one.id,
+      tags,
+      security,
+      summary: one.summary,
+      ...(one.description === undefined ? {} : { description: one.description }),
+      ...(params ? { params } : {}),
+      ...(query ? { querystring: query } : {}),
+      ...(body ? { body: one.bodyOptional ? Type.Optional(Type.Union([body, Type.Null()])) : body } : {}),
+      ...(one.requestKey ? { headers: keyHeaders[one.requestKey] } : {}),
+      response: {
+        ...Object.fromEntries((one.statuses ?? [usual]).map((code) => [code, successOf(one)])),
+        '4xx': problemResponse(one.problems),
+        '5xx': ProblemSchema,
       },
-      serializerCompiler: () => (data) => (one.file ? data : JSON.stringify(data)),
-      async handler(request, reply) {
-        const actor = await actorOf(request);
-        const input = {
-          ...(request.params as object),
-          ...(request.query as object),
-          ...(request.body as object | null | undefined),
-        };
-        reply.code(status);
-        const answer = await one.run(deps, input, {
+    },
+    serializerCompiler: () => (data) => (one.file ? data : JSON.stringify(data)),
+    ...(one.admit
+      ? {
+          onRequest: async (request: FastifyRequest) => {
+            await actorOf(request);
+            one.admit!(deps);
+          },
+        }
+      : {}),
+    async handler(request, reply: FastifyReply) {
+      const actor = await actorOf(request);
+      const file = request.body instanceof Uint8Array ? request.body : new Uint8Array();
+      const input = {
+        ...(request.params as object),
+        ...(request.query as object),
+        ...(one.upload ? {} : (request.body as object | null | undefined)),
+      };
+      const run = async (progress: (step: string) => void) => {
+        let status: SuccessStatus = usual;
+        const body = await one.run(deps, input, {
           actor,
           requestKey: () => idempotencyKey(request),
-          status: (code) => void reply.code(code),
+          status: (code) => {
+            status = code;
+          },
+          file,
+          progress,
         });
-        if (one.file) {
-          reply
-            .header('content-type', one.file.type)
-            .header('content-disposition', `attachment; filename="${one.file.name(input)}"`)
-            .header('cache-control', 'no-store');
-        }
-        return reply.send(answer);
-      },
-    });
-  }
+        return { status, body };
+      };
+      if (one.upload && asksForProgress(request)) return sendProgress(reply, run, log);
+      const answer = await run(onProgress);
+      if (one.file) {
+        reply
+          .header('content-type', one.file.type)
+          .header('content-disposition', `attachment; filename="${one.file.name(input)}"`)
+          .header('cache-control', 'no-store');
+      }
+      return reply.code(answer.status).send(answer.body);
+    },
+  });
 }
 
 const keyHeaders = { required: IdempotencyHeaders, optional: Type.Partial(IdempotencyHeaders) };
 
-function successOf({ file, output }: AnyOperation<never>) {
+function successOf({ file, output, upload }: AnyOperation<never>) {
+  if (upload) {
+    const content = { 'application/json': { schema: output }, [progressType]: { schema: Type.String() } };
+    return { description: 'The answer, or a line for each step and the answer in the last line', content };
+  }
   return file ? { description: 'The file', content: { [file.type]: { schema: output } } } : output;
 }
 
@@ -86,6 +131,17 @@ export function problemResponse(codes: readonly string[]) {
   };
 }
 
+interface InProcess<Deps> {
+  deps: Deps;
+  actor: string;
+  /** The Idempotency-Key. */
+  key: string;
+  log: Logger;
+  /** Its body, if it is an upload. */
+  file?: Uint8Array;
+  onProgress?: (step: string) => void;
+}
+
 /**
  * Runs one operation in process, through the same checks as a request, without listening. Returns the status and the JSON of
  * the answer; throws what is no refusal, such as a StoreFault. For the command line.
@@ -93,7 +149,7 @@ export function problemResponse(codes: readonly string[]) {
 export async function runOperation<Deps>(
   one: AnyOperation<Deps>,
   input: Record<string, unknown>,
-  { deps, actor, key, log }: { deps: Deps; actor: string; key: string; log: Logger },
+  { deps, actor, key, log, file, onProgress }: InProcess<Deps>,
 ): Promise<{ status: number; body: unknown }> {
   const app = fastify({ bodyLimit: one.bodyLimit ?? bodyLimit, ajv: validation });
   try {
@@ -104,7 +160,7 @@ export async function runOperation<Deps>(
       return report(error, request, reply);
     });
     app.addHook('preValidation', refuseHostileText);
-    registerOperations(app, [one], deps, async () => actor);
+    registerOperations(app, [one], deps, { actorOf: async () => actor, log, onProgress });
     const { params, query, body } = one;
     const part = (schema: { properties: object } | undefined) =>
       Object.entries(input).filter(
@@ -119,6 +175,7 @@ export async function runOperation<Deps>(
       headers: { 'idempotency-key': key },
       url: path,
       query: Object.fromEntries(part(query).map(([name, value]) => [name, String(value)])),
+      ...(file ? { payload: Buffer.from(file.buffer, file.byteOffset, file.byteLength) } : {}),
       ...(body ? { payload: Object.fromEntries(part(body)) } : {}),
     });
     if (fault) throw fault;

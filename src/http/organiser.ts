@@ -24,7 +24,6 @@ import type { Logger } from '../runtime/log.ts';
 import type { Random } from '../runtime/random.ts';
 import type { ClientAddresses } from './client-address.ts';
 import { registerOperations } from './organiser-operations.ts';
-import { registerPlanImport } from './organiser-plans.ts';
 import { createOrganiserSessions, type OrganiserAccount } from './organiser-sessions.ts';
 import type { PlanDesk } from './plan-desk.ts';
 
@@ -61,28 +60,32 @@ export interface OrganiserDeps {
 export async function registerOrganiser(root: FastifyInstance, deps: OrganiserDeps): Promise<void> {
   const sessions = createOrganiserSessions(deps);
   await sessions.register(root);
-  await root.register(async (scope) => registerPlanImport(scope, deps, sessions.require));
   const operations = [
     ...[...eventOperations, ...planOperations, ...blockOperations, ...codeOperations, ...limitsOperations],
     ...[...refundOperations, ...cancellationOperations, ...paymentOperations, ...buyerOperations],
     ...[...mailOperations, ...webhookOperations, ...workOperations],
   ];
-  registerOperations<OperateDeps>(root, operations, operateDeps(deps), sessions.require);
+  registerOperations<OperateDeps>(root, operations, operateDeps(deps), {
+    actorOf: sessions.require,
+    log: deps.log,
+  });
 }
 
 /** Routes of gates. `deps.db` is that of the buyers, so that gates do not wait behind a plan that is being published. */
 export function registerGates(root: FastifyInstance, deps: OrganiserDeps): void {
   const sessions = createOrganiserSessions(deps);
-  registerOperations<OperateDeps>(root, entryOperations, operateDeps(deps), sessions.require);
+  registerOperations<OperateDeps>(root, entryOperations, operateDeps(deps), {
+    actorOf: sessions.require,
+    log: deps.log,
+  });
 }
 
 function operateDeps(deps: OrganiserDeps): OperateDeps {
-  const { arbiter, planDesk, published, refundServices, ticketKeys, redisServers = null } = deps;
+  const { arbiter, planDesk, published, ticketKeys, redisServers = null } = deps;
   return {
     ...deps,
     redisServers,
     openArbiter: async () => arbiter,
-    openRefunds: async () => refundServices,
     ticketKeys: async () => ticketKeys,
     planWork: planDesk,
     published: (event) => ({

@@ -1,10 +1,16 @@
 import path from 'node:path';
-import type { PlanSummary, PublishOutcome } from '../catalogue/plans.ts';
+import type { PublishOutcome } from '../catalogue/plans.ts';
 import type { PrepareOutcome } from '../catalogue/replan.ts';
-import type { PlanProblem, PlanReport } from '../core/plan-report.ts';
+import type { PlanProblem } from '../core/plan-report.ts';
 import { problem } from '../core/problems.ts';
+import type {
+  ImportAnswer,
+  ImportCommand,
+  ImportProgress,
+  PlanWork,
+  PublishCommand,
+} from '../operate/plan-work.ts';
 import type { EventRecord } from '../orders/record.ts';
-import type { ImportOptions, ImportOutcome, ImportStep } from '../plans/import-plan.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { createThread, ThreadBusy, ThreadEnded } from '../runtime/thread.ts';
 
@@ -13,31 +19,8 @@ import { createThread, ThreadBusy, ThreadEnded } from '../runtime/thread.ts';
  * 200,000 seats takes seconds of computing and this process serves buyers. One request runs at a time, a few wait, and
  * more are rejected with `busy`.
  */
-export interface PlanDesk {
-  importPlan(command: ImportCommand, onProgress?: (step: ImportProgress) => void): Promise<ImportAnswer>;
-  publish(command: PublishCommand): Promise<PublishOutcome>;
-  prepareReplan(event: EventRecord, plan: string): Promise<PrepareOutcome>;
-  /** Throws `busy` if a request would have to be refused now: for routes whose body is large. */
-  admit(): void;
+export interface PlanDesk extends PlanWork {
   close(): Promise<void>;
-}
-
-export interface ImportCommand {
-  bytes: Uint8Array;
-  options: ImportOptions;
-  /** Reports what the file holds and stores nothing. */
-  dryRun: boolean;
-}
-export type ImportProgress = ImportStep | 'storing';
-export type ImportAnswer =
-  | { kind: 'stored'; plan: PlanSummary; known: boolean }
-  | { kind: 'checked'; report: PlanReport }
-  | Extract<ImportOutcome, { kind: 'refused' }>;
-
-export interface PublishCommand {
-  event: EventRecord;
-  actor: string;
-  acceptWarnings: boolean;
 }
 
 export type PlanRequest =
@@ -81,7 +64,7 @@ export function createPlanDesk(options: PlanThreadData & { clock: Clock }): Plan
 
   async function importPlan(
     command: ImportCommand,
-    onProgress?: (step: ImportProgress) => void,
+    onProgress: (step: ImportProgress) => void,
   ): Promise<ImportAnswer> {
     try {
       return await ask<ImportAnswer>({ task: 'import', command }, onProgress);

@@ -1,18 +1,10 @@
 import { workerData } from 'node:worker_threads';
-import { publishEvent, savePlan } from '../catalogue/plans.ts';
-import { prepareReplan } from '../catalogue/replan.ts';
-import { importPlan } from '../plans/import-plan.ts';
-import { createDb, type Db } from '../postgres/db.ts';
+import { createPlanWork, type ImportProgress } from '../operate/plan-work.ts';
+import { createDb } from '../postgres/db.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { createLogger } from '../runtime/log.ts';
 import { serveThread } from '../runtime/thread.ts';
-import type {
-  ImportAnswer,
-  ImportCommand,
-  ImportProgress,
-  PlanRequest,
-  PlanThreadData,
-} from './plan-desk.ts';
+import type { PlanRequest, PlanThreadData } from './plan-desk.ts';
 
 /** The thread behind plan-desk.ts. */
 const { databaseUrl, logLevel } = workerData as PlanThreadData;
@@ -28,26 +20,15 @@ const db = createDb({
   statementTimeoutMs,
 });
 
+const work = createPlanWork(db);
+
 serveThread<PlanRequest, unknown, ImportProgress>(({ task, command }, onProgress) => {
   switch (task) {
     case 'import':
-      return importAndSave(db, command, onProgress);
+      return work.importPlan(command, onProgress);
     case 'publish':
-      return publishEvent(db, command.event, command);
+      return work.publish(command);
     case 'replan':
-      return prepareReplan(db, command.event, command.plan);
+      return work.prepareReplan(command.event, command.plan);
   }
 });
-
-async function importAndSave(
-  db: Db,
-  { bytes, options, dryRun }: ImportCommand,
-  onProgress: (step: ImportProgress) => void,
-): Promise<ImportAnswer> {
-  const outcome = importPlan(bytes, options, onProgress);
-  if (outcome.kind === 'refused') return outcome;
-  if (dryRun) return { kind: 'checked', report: outcome.report };
-  onProgress('storing');
-  const saved = await savePlan(db, outcome.plan, outcome.report);
-  return { kind: 'stored', plan: saved.plan, known: saved.kind === 'known' };
-}

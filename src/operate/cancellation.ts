@@ -101,7 +101,7 @@ export const cancelEvent = operation({
   problems: ['unknown_event', 'phase_impossible', 'event_cancelled', 'not_confirmed'],
   async run(deps: OperateDeps, { event: id, confirmation, ...given }, { actor, status }) {
     const event = await eventOf(deps.events, id);
-    const { cancelEvent, cancellations } = await deps.openRefunds();
+    const { cancelEvent, cancellations } = deps.refundServices;
     const request = { ...cancellationDefaults, ...given };
     if (event.phase === 'draft') throw draft();
     if (confirmation === undefined) {
@@ -166,7 +166,7 @@ export const listCancelledOrders = operation({
   problems: ['unknown_event', 'not_cancelled'],
   async run(deps: OperateDeps, { event: id, after = null }) {
     const { event } = await cancellationOf(deps, id);
-    const { cancellations } = await deps.openRefunds();
+    const { cancellations } = deps.refundServices;
     const orders = await cancellations.outcomes(event.eventNo, after, outcomesMax);
     return { orders, next: orders.length === outcomesMax ? orders.at(-1)!.order : null };
   },
@@ -182,14 +182,14 @@ export const retryCancellation = operation({
   problems: ['unknown_event', 'not_cancelled'],
   async run(deps: OperateDeps, { event: id }, { actor }) {
     const { event } = await cancellationOf(deps, id);
-    const { cancellations } = await deps.openRefunds();
+    const { cancellations } = deps.refundServices;
     return { refunds: (await cancellations.retryFailed(event.eventNo, actor)) ?? 0 };
   },
 });
 
 async function cancellationOf(deps: OperateDeps, id: string) {
   const event = await eventOf(deps.events, id);
-  const { cancellations } = await deps.openRefunds();
+  const { cancellations } = deps.refundServices;
   const now = await cancellations.find(event.eventNo);
   if (!now) throw problem('not_cancelled');
   return { event, now };

@@ -1,6 +1,4 @@
 import type { Events } from '../catalogue/events.ts';
-import type { PublishOutcome } from '../catalogue/plans.ts';
-import type { PrepareOutcome } from '../catalogue/replan.ts';
 import type { CancelEvent } from '../checkout/cancel-event.ts';
 import type { OperatorDesk } from '../checkout/operator-desk.ts';
 import type { Refunds } from '../checkout/refunds.ts';
@@ -9,12 +7,13 @@ import type { TicketKeyring } from '../fulfilment/ticket-keys.ts';
 import type { AddressRule } from '../fulfilment/webhook-addresses.ts';
 import type { Arbiter } from '../inventory/arbiter.ts';
 import type { CancellationRecord } from '../orders/cancellations.ts';
-import type { EventRecord, SalesRecord } from '../orders/record.ts';
+import type { SalesRecord } from '../orders/record.ts';
 import type { RefundRecord } from '../orders/refunds.ts';
 import type { Db } from '../postgres/db.ts';
 import type { CountsObject, StatusObject } from '../read-path/published.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Random } from '../runtime/random.ts';
+import type { PlanWork } from './plan-work.ts';
 
 /** Services that operations use. Each operation names its own. */
 export interface OperateDeps {
@@ -24,7 +23,7 @@ export interface OperateDeps {
   /** Blocks are claims like any other. The command line connects only for operations that need it. */
   openArbiter(): Promise<Arbiter>;
   planWork: PlanWork;
-  openRefunds(): Promise<RefundServices>;
+  refundServices: RefundServices;
   /** The published objects of the event. Null if it is not published, or this process does not read them. */
   published(event: string): { counts: CountsObject | null; status: StatusObject | null };
   /** Names of the configured Redis servers that partitions may be pinned to. Null means that any name is accepted. */
@@ -47,10 +46,4 @@ export interface RefundServices {
   cancelEvent: Pick<CancelEvent, 'ask' | 'confirm'>;
   cancellations: CancellationRecord;
   desk: OperatorDesk;
-}
-
-/** Work with whole seating plans: seconds of computing for a large one, so web processes run it in a thread. */
-export interface PlanWork {
-  publish(command: { event: EventRecord; actor: string; acceptWarnings: boolean }): Promise<PublishOutcome>;
-  prepareReplan(event: EventRecord, plan: string): Promise<PrepareOutcome>;
 }

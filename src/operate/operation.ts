@@ -29,6 +29,10 @@ export interface Operation<
   body?: Body;
   /** A request may come without a body. */
   bodyOptional?: true;
+  /** The body is a file, whatever its type says (`caller.file`). The request may ask for lines that name each step. */
+  upload?: true;
+  /** Throws if the request would have to be refused now: called before a large body is read. */
+  admit?(deps: Deps): void;
   /** Bytes; 16 KiB unless named. */
   bodyLimit?: number;
   output: Output;
@@ -56,6 +60,10 @@ export interface Caller {
   requestKey(): string;
   /** Sets the HTTP status of the answer. */
   status(status: SuccessStatus): void;
+  /** The uploaded file. Empty if there is none. */
+  file: Uint8Array;
+  /** Names the step that an upload has reached. */
+  progress(step: string): void;
 }
 
 type Nothing = TObject<Record<never, TSchema>>;

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
 import type { ActOutcome, OperatorEntry } from '../checkout/operator-desk.ts';
-import { type EntryKind, entryActions, operatorEntries } from '../core/operator-list.ts';
+import { actionsWithNote, type EntryKind, entryActions, operatorEntries } from '../core/operator-list.ts';
 import { operationStates, orderStates } from '../core/order.ts';
 import { impossible } from '../core/outcome.ts';
 import { type Problem, problem } from '../core/problems.ts';
-import { ambiguousOrders, refundsAtBank } from '../orders/money-figures.ts';
+import { moneyUnderWay } from '../orders/money-figures.ts';
 import type { ListPlace } from '../orders/operator-list.ts';
 import {
   type Finding,
@@ -89,7 +89,7 @@ export const listOpenPayments = operation({
   async run(deps: OperateDeps, { event: id, after, limit }) {
     const event = id === undefined ? null : await eventOf(deps.events, id, 'event');
     const place = after === undefined ? null : placeOf(after);
-    const { desk } = await deps.openRefunds();
+    const { desk } = deps.refundServices;
     const found = await desk.list({
       event: event?.eventNo ?? null,
       after: place,
@@ -108,15 +108,14 @@ export const decideOpenPayment = operation({
   method: 'POST',
   path: '/attention/:entry/:action',
   summary: 'Do something about an entry',
-  description:
-    'The same action again changes nothing. `accept`, `settle` and `dismiss` need a `note`. Calls to the provider that follow are made by the worker. `entry` is the entry as it stands now, or null when it left the list.',
+  description: `The same action again changes nothing. A \`note\` is needed for ${actionsWithNote.join(', ')}. Calls to the provider that follow are made by the worker. \`entry\` is the entry as it stands now, or null when it left the list.`,
   params: Type.Object({ entry: Type.String({ maxLength: 300 }), action: Type.Enum([...entryActions]) }),
   body: Type.Object({ note: Type.Optional(oneLine(noteLengthMax)) }, { additionalProperties: false }),
   bodyOptional: true,
   output: Type.Object({ repeated: Type.Boolean(), entry: nullable(EntryView) }),
   problems: ['unknown_entry', 'action_not_possible', 'payment_busy', 'invalid_field'],
   async run(deps: OperateDeps, { entry, action, note = '' }, { actor }) {
-    const { desk } = await deps.openRefunds();
+    const { desk } = deps.refundServices;
     const outcome = await desk.act({ entry, action, actor, note: note.trim() });
     if (outcome.kind !== 'done') throw problemOfAct(outcome);
     return { repeated: outcome.repeated, entry: outcome.entry && entryView(outcome.entry) };
@@ -162,15 +161,13 @@ export const listFindings = operation({
   }),
   problems: [],
   async run({ db }: OperateDeps, { settled }) {
-    const [findings, run, ambiguous, atBank] = await Promise.all([
+    const [findings, run, underWay] = await Promise.all([
       settled === 'true' ? settledFindings(db, findingsMax) : openFindings(db, findingsMax),
       lastRun(db),
-      ambiguousOrders(db, null),
-      refundsAtBank(db),
+      moneyUnderWay(db),
     ]);
     return {
-      ambiguous: ambiguous.reduce((sum, { orders }) => sum + orders, 0),
-      refundsAtBank: atBank.refunds,
+      ...underWay,
       findings: findings.map(findingView),
       lastRun: run && {
         from: iso(run.from),
@@ -193,11 +190,9 @@ export const settleFinding = operation({
   body: Type.Object({ note: oneLine(noteLengthMax) }),
   output: Type.Object({ finding: Type.Integer(), settled: Type.Literal(true) }),
   problems: ['unknown_finding', 'action_not_possible', 'invalid_field'],
-  async run({ db }: OperateDeps, { finding: text, note: given }, { actor }) {
+  async run({ db }: OperateDeps, { finding: text, note }, { actor }) {
     const finding = Number(text);
-    const note = given.trim();
-    if (note === '') throw problem('invalid_field', { field: '/note', detail: 'Say what was done.' });
-    const kind = await settle(db, { finding, actor, note });
+    const kind = await settle(db, { finding, actor, note: note.trim() });
     if (kind === 'unknown') throw problem('unknown_finding');
     if (kind === 'not_possible') throw problem('action_not_possible', { extra: { actions: [] } });
     return { finding, settled: true as const };

@@ -4,12 +4,14 @@ import { replanEvent } from '../catalogue/replan.ts';
 import { counted } from '../core/counted.ts';
 import { problem } from '../core/problems.ts';
 import { planLimits } from '../core/seat-map.ts';
+import { logAction } from '../orders/action-log.ts';
+import { parseMapping } from '../plans/mapping-text.ts';
 import type { OperateDeps } from './deps.ts';
 import { eventOf, unknownPlan } from './event-of.ts';
 import { noPrice } from './events.ts';
-import { EventParams, Instant, iso, isSet, nullable, operation, QueryFlag } from './operation.ts';
+import { EventParams, Instant, iso, isSet, nullable, oneLine, operation, QueryFlag } from './operation.ts';
 
-// Seating plans, and the plan of an event. The import of a file is a route of its own: it takes the bytes as they are.
+// Seating plans, and the plan of an event.
 
 const Warning = Type.Object({
   code: Type.String(),
@@ -22,7 +24,7 @@ const Warning = Type.Object({
 });
 
 /** As core/plan-report.ts: PlanReport. */
-export const PlanReportView = Type.Object({
+const PlanReportView = Type.Object({
   name: Type.String(),
   seats: Type.Integer({ description: 'Numbered seats and general admission together.' }),
   numberedSeats: Type.Integer(),
@@ -57,7 +59,7 @@ export const PlanReportView = Type.Object({
   warnings: Type.Array(Warning),
 });
 
-export const PlanView = Type.Object({
+const PlanView = Type.Object({
   plan: Type.String({ description: 'Its id.' }),
   name: Type.String(),
   version: Type.Integer(),
@@ -76,6 +78,61 @@ export const listPlans = operation({
     return {
       plans: (await storedPlans(db)).map((plan) => ({ ...plan, createdAt: iso(plan.createdAt) })),
     };
+  },
+});
+
+export const importPlan = operation({
+  id: 'importPlan',
+  method: 'POST',
+  path: '/plans',
+  summary: 'Import a plan: pretix JSON or a CSV manifest as the body; dryRun reports and stores nothing',
+  description:
+    'With `Accept: application/x-ndjson` the answer is one JSON object a line: `{"step": …}` (reading, checking, storing) as the work goes on, and last `{"status": …, "body": …}`, which is what the answer would be otherwise.',
+  query: Type.Object({
+    dryRun: QueryFlag,
+    name: Type.Optional(oneLine(planLimits.labelLengthMax)),
+    format: Type.Optional(Type.Union([Type.Literal('pretix'), Type.Literal('csv')])),
+    map: Type.Optional(Type.String({ maxLength: 1_000, description: 'CSV: section=…,row=…,seat=…,x=…,y=…' })),
+  }),
+  upload: true,
+  admit: ({ planWork }: Pick<OperateDeps, 'planWork'>) => planWork.admit(),
+  bodyLimit: planLimits.fileBytesMax,
+  output: Type.Union([
+    Type.Object(
+      { ...PlanView.properties, known: Type.Boolean() },
+      { description: 'Stored now (201), or stored before (200).' },
+    ),
+    Type.Object({ dryRun: Type.Literal(true), report: PlanReportView }),
+  ]),
+  statuses: [200, 201],
+  problems: ['invalid_field', 'plan_refused', 'body_too_large', 'busy'],
+  async run(
+    { db, planWork }: Pick<OperateDeps, 'db' | 'planWork'>,
+    { dryRun, name, format, map },
+    { actor, file: bytes, progress, status },
+  ) {
+    const mapping = map === undefined ? undefined : parseMapping(map);
+    if (mapping?.kind === 'invalid')
+      throw problem('invalid_field', { field: 'map', detail: mapping.sentence });
+    const options = { name, format, mapping: mapping?.mapping };
+    const outcome = await planWork.importPlan({ bytes, options, dryRun: isSet(dryRun) }, progress);
+    switch (outcome.kind) {
+      case 'refused': {
+        const { problems, problemCount, report } = outcome;
+        throw problem('plan_refused', {
+          detail: `The file has ${counted(problemCount, 'problem')}; nothing was stored. Fix the places listed and import it again.`,
+          extra: { problems, problemCount, report },
+        });
+      }
+      case 'checked':
+        return { dryRun: true as const, report: outcome.report };
+      case 'stored': {
+        const { plan, known } = outcome;
+        await logAction(db, { actor, action: 'import', detail: { plan: plan.plan, known } });
+        if (!known) status(201);
+        return { ...plan, createdAt: iso(plan.createdAt), known };
+      }
+    }
   },
 });
 
@@ -186,4 +243,4 @@ export const replan = operation({
   },
 });
 
-export const planOperations = [listPlans, publishEvent, replan];
+export const planOperations = [listPlans, importPlan, publishEvent, replan];

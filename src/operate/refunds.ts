@@ -17,7 +17,8 @@ import { EventParams, Instant, iso, nullable, oneLine, operation, timeOf, uuidPa
 
 const reasonLengthMax = 200;
 const ordersMax = 50;
-const refundsMax = 200;
+/** Refunds of a page. */
+export const refundsMax = 200;
 
 export const Uuid = Type.String({ pattern: uuidPattern });
 export const Reason = oneLine(reasonLengthMax);
@@ -97,7 +98,7 @@ export const findOrders = operation({
   problems: ['unknown_event'],
   async run(deps: OperateDeps, { event: id, email }) {
     const event = await eventOf(deps.events, id);
-    const { refundRecord } = await deps.openRefunds();
+    const { refundRecord } = deps.refundServices;
     const found = await refundRecord.ordersOf(event.eventNo, accountOf(email), ordersMax);
     return { orders: found.map(orderView) };
   },
@@ -121,7 +122,7 @@ export const getOrder = operation({
   problems: ['unknown_order'],
   async run(deps: OperateDeps, { order: id }) {
     const { events } = deps;
-    const { orders, refundRecord, reversals } = await deps.openRefunds();
+    const { orders, refundRecord, reversals } = deps.refundServices;
     const order = await orders.findOrder(id);
     if (!order) throw unknownOrder(id);
     const [tickets, refunds, returned, reversed] = await Promise.all([
@@ -208,7 +209,7 @@ export const refundOrder = operation({
         detail: 'A refund that pays nothing has no goodwill. Leave out pays or goodwill.',
       });
     const request = { tickets, fees, goodwill, pays };
-    const { refunds } = await deps.openRefunds();
+    const { refunds } = deps.refundServices;
     if (body.preview) return previewView(order, await refunds.preview(order, request));
     const requestKey = caller.requestKey();
     const { reason, seats = 'release' } = body;
@@ -224,7 +225,7 @@ export const listRefunds = operation({
   method: 'GET',
   path: '/events/:event/refunds',
   summary: 'Refunds of an event, newest first',
-  description: `${refundsMax} at most; \`before\` the \`createdAt\` of the last one for the next.`,
+  description: `Pages of ${refundsMax} or a few more; \`before\` is the \`createdAt\` of the last one of the page before.`,
   params: EventParams,
   query: Type.Object({
     state: Type.Optional(Type.Enum([...refundStates])),
@@ -234,7 +235,7 @@ export const listRefunds = operation({
   problems: ['unknown_event', 'invalid_field'],
   async run(deps: OperateDeps, { event: id, state, before }) {
     const event = await eventOf(deps.events, id);
-    const { refundRecord } = await deps.openRefunds();
+    const { refundRecord } = deps.refundServices;
     const found = await refundRecord.list(event.eventNo, {
       limit: refundsMax,
       ...(state === undefined ? {} : { states: [state] }),
@@ -253,7 +254,7 @@ export const retryRefund = operation({
   output: RefundView,
   problems: ['unknown_refund', 'refund_decided'],
   async run(deps: OperateDeps, { refund }, { actor }) {
-    const { refunds } = await deps.openRefunds();
+    const { refunds } = deps.refundServices;
     return decidedView(await refunds.retry(refund, actor));
   },
 });
@@ -268,7 +269,7 @@ export const settleRefund = operation({
   output: RefundView,
   problems: ['unknown_refund', 'refund_decided'],
   async run(deps: OperateDeps, { refund, note }, { actor }) {
-    const { refunds } = await deps.openRefunds();
+    const { refunds } = deps.refundServices;
     return decidedView(await refunds.elsewhere(refund, actor, note));
   },
 });

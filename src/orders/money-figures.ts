@@ -64,3 +64,9 @@ export async function refundsAtBank(db: Db): Promise<{ refunds: number; oldestMs
   );
   return row!;
 }
+
+/** `ambiguous`: orders whose money has no known outcome yet. `refundsAtBank`: refunds that the bank has not paid out yet. */
+export async function moneyUnderWay(db: Db): Promise<{ ambiguous: number; refundsAtBank: number }> {
+  const [ambiguous, { refunds }] = await Promise.all([ambiguousOrders(db, null), refundsAtBank(db)]);
+  return { ambiguous: ambiguous.reduce((sum, { orders }) => sum + orders, 0), refundsAtBank: refunds };
+}

@@ -134,7 +134,10 @@ export interface RefundRecord {
   returned(order: OrderId): Promise<MoneyReturned[]>;
   find(refund: string): Promise<Refund | null>;
   ofOrder(order: OrderId): Promise<Refund[]>;
-  /** Newest first; `before`: only those made before that instant, epoch ms. */
+  /**
+   * Newest first; `before`: only those made before that instant, epoch ms. More than `limit` when others were made in the same
+   * millisecond as the last one, so that a next page with its `createdAt` misses none.
+   */
   list(
     event: EventNo,
     filter: { states?: readonly RefundState[]; limit: number; before?: number },
@@ -215,7 +218,8 @@ export function createRefundRecord({ db }: { db: Db }): RefundRecord {
         db,
         'refunds_list',
         `WHERE event_no = $1 AND ($2::text[] IS NULL OR state = ANY ($2))
-           AND ($4::float8 IS NULL OR created_at < to_timestamp($4 / 1000)) ORDER BY created_at DESC LIMIT $3`,
+           AND ($4::float8 IS NULL OR created_at < to_timestamp($4 / 1000))
+         ORDER BY date_trunc('milliseconds', created_at) DESC FETCH FIRST $3 ROWS WITH TIES`,
         [event, states ? [...states] : null, limit, before ?? null],
       ),
     paidTickets: (event, order) =>

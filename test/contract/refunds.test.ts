@@ -209,6 +209,28 @@ test('P5: the same request is one refund; another wish with its key is refused; 
   assert.equal(leftOf(now), dueOf(now));
 });
 
+test('pages of refunds miss none that were made in the same millisecond', async () => {
+  const { record, refunds } = parts();
+  const stage = await stageEvent(database, { seats: 4 });
+  const order = await paidOrder(record, stage, { seats: [0] });
+  for (const second of ['01.000900', '02.000100', '02.000500', '02.000900', '03.000500']) {
+    const refund = refundCommand(order, { tickets: [], goodwill: 100 });
+    await refunds.make(refund, claim);
+    await database.query('UPDATE refunds SET created_at = $2 WHERE refund_id = $1', [
+      refund.refund,
+      `2030-01-01T00:00:${second}Z`,
+    ]);
+  }
+  const pages: number[] = [];
+  for (let before: number | undefined; ; ) {
+    const page = await refunds.list(stage.event, { limit: 2, before });
+    if (page.length === 0) break;
+    pages.push(page.length);
+    before = page.at(-1)!.createdAt;
+  }
+  assert.deepEqual(pages, [4, 1]);
+});
+
 test('P2: nothing is refunded of an order that is not paid; goodwill never exceeds what is left', async () => {
   const { record, refunds } = parts();
   const stage = await stageEvent(database, { seats: 4 });

@@ -9,7 +9,7 @@ const skip = withoutBrowser;
 /** For looking at the pages: a folder for pictures. */
 const pictures = process.env.ONSALE_PICTURES;
 
-test('an organiser decides about a partly captured payment by keyboard, on a phone and at a desk; the buyer sees what came back', {
+test('an organiser decides about a partly captured payment by keyboard, on a phone and at a desk; the buyer sees what came back; a ticket is refunded and the event cancelled', {
   skip,
 }, async (t) => {
   const browser = await openBrowser();
@@ -102,5 +102,33 @@ test('an organiser decides about a partly captured payment by keyboard, on a pho
   await page.getByText(/was taken and given back to the same card/).waitFor();
   await assertAccessible(page, 'an order with money that came back');
   await picture('buyer-360');
+
+  // One ticket of another order is refunded with goodwill; then the event is cancelled.
+  const { order } = await (await app.admitted()).mustBuy([12, 13]);
+  await page.goto(`/organiser#events/show/orders/${order}`);
+  const boxes = page.getByRole('group', { name: 'Tickets to refund' }).getByRole('checkbox');
+  await boxes.first().press('Space');
+  await page.getByLabel('Goodwill on top').fill('1.50');
+  await page.locator('#refund-reason').fill('Fell ill');
+  await press('Enter');
+  await page.getByText('Refund 1 ticket:').waitFor();
+  await page.getByRole('button', { name: 'Yes, refund' }).press('Enter');
+  await page.getByText('is being given back.').waitFor();
+  await boxes.nth(1).and(page.locator(':disabled')).waitFor();
+  assert.ok(await boxes.first().isEnabled());
+  await page.goto('/organiser#events/show/cancel');
+  await page.locator('#cancel-reason').fill('Storm');
+  await press('Enter');
+  const code = page.getByLabel(/^To cancel the event for good, type /);
+  await code.fill('WRONG');
+  await press('Enter');
+  await page.getByText('That is not the code').waitFor();
+  const asked = await page.getByText(/^To cancel the event for good, type /).textContent();
+  await code.fill(asked!.split(' ').at(-1)!);
+  await press('Enter');
+  await page.locator('strong', { hasText: 'The event is cancelled' }).waitFor();
+  await page.getByText(/^2 refunds, .*: given back$/).waitFor();
+  await assertAccessible(page, 'a cancelled event');
+  await picture('cancelled-360');
   assert.deepEqual(desk.errors, []);
 });

@@ -56,7 +56,11 @@ test('codes are made, imported, listed and revoked at the command line; prices a
   fs.writeFileSync(manifest, seats.join('\n'));
   const stored = await run('plan', 'import', manifest, '--json');
   assert.equal(stored.code, 0, stored.err);
-  const create = ['event', 'create', '--plan', JSON.parse(stored.out).plan, '--name'];
+  const { plan } = JSON.parse(stored.out);
+  const logged = JSON.parse((await run('log', '--limit', '1', '--json')).out).entries[0];
+  assert.deepEqual([logged.actor, logged.action], ['command line', 'import']);
+  assert.deepEqual(logged.detail, { plan, known: false });
+  const create = ['event', 'create', '--plan', plan, '--name'];
   const dear = await run(...create, 'Cheap', '--price', 'A=1', '--seat-fee', '0.50');
   assert.equal(dear.code, 0, dear.err);
   assert.ok(

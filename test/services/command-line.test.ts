@@ -64,12 +64,19 @@ describe('the command line', () => {
     assert.ok(wrong?.remedy);
   });
 
-  test('a database that cannot be reached is exit code 3', async () => {
-    const { code, err } = await onsale(['event', 'list'], {
-      DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
-    });
-    assert.equal(code, 3, err);
-    assert.match(err, /database/i);
+  test('a database that cannot be reached is exit code 3; a dry run of an import needs none', async () => {
+    const away = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
+    const file = path.join(dataDir, 'plan.csv');
+    fs.writeFileSync(file, 'section,row,seat,x,y\nA,1,1,0,0\n');
+    const [listed, checked, imported] = await Promise.all([
+      onsale(['event', 'list'], away),
+      onsale(['plan', 'import', file, '--dry-run'], away),
+      onsale(['plan', 'import', file], away),
+    ]);
+    assert.equal(listed.code, 3, listed.err);
+    assert.match(listed.err, /database/i);
+    assert.deepEqual([checked.code, imported.code], [0, 3], `${checked.err}\n${imported.err}`);
+    assert.match(checked.out, /1 seat/);
   });
 
   test('start waits for a Postgres that is not up yet, and ends at once where waiting does not help', async (t) => {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { main } from '../../src/cli.ts';
 import { startTestApp, type TestApp, testScope } from '../support/app.ts';
@@ -10,6 +12,8 @@ interface Row {
   /** Below /api/organiser. EVENT stands for the event's id, PLAN for the id of its plan. */
   path: string;
   body?: object;
+  /** The bytes of a file, in place of `body`. FILE is replaced by its path in the command. */
+  file?: string;
   command: string[];
   /** Part of the sentence that both give. */
   says: RegExp;
@@ -22,6 +26,14 @@ const create = (more: object, ...flags: string[]): Omit<Row, 'says'> => ({
   path: '/events',
   body: { ...event, ...more },
   command: ['event', 'create', '--name', 'A show', '--plan', 'PLAN', '--price', 'none=1', ...flags],
+});
+const manifest = 'section,row,seat,x,y\nA,1,1,0,0\n';
+const importFile = (query: string, flags: string[], file = manifest): Omit<Row, 'says'> => ({
+  feature: 'plans',
+  method: 'POST',
+  path: `/plans?${query}`,
+  file,
+  command: ['plan', 'import', 'FILE', ...flags],
 });
 const price = { prices: { none: 100 } };
 const uuid = '0b1d0000-0000-4000-8000-000000000000';
@@ -73,6 +85,14 @@ const rows: Row[] = [
     command: ['event', 'figures', 'nowhere'],
     says: /There is no event nowhere/,
   },
+  { ...importFile('name=%20%20', ['--name', '  ']), says: /parameter name has to be one line of text/ },
+  {
+    ...importFile(`name=${'x'.repeat(3_000)}`, ['--name', 'x'.repeat(3_000)]),
+    says: /parameter name must NOT have more than/,
+  },
+  { ...importFile('format=pdf', ['--format', 'pdf']), says: /format has to be "pretix" or "csv"/ },
+  { ...importFile('map=floor=x', ['--map', 'floor=x']), says: /floor/ },
+  { ...importFile('', [], 'x'), says: /The file has \d+ problems?; nothing was stored/ },
   {
     feature: 'plans',
     method: 'POST',
@@ -153,6 +173,20 @@ const rows: Row[] = [
   },
   {
     feature: 'refunds',
+    method: 'GET',
+    path: '/events/nowhere/refunds',
+    command: ['refund', 'list', 'nowhere'],
+    says: /There is no event nowhere/,
+  },
+  {
+    feature: 'refunds',
+    method: 'GET',
+    path: '/events/EVENT/refunds?state=odd',
+    command: ['refund', 'list', 'EVENT', '--state', 'odd'],
+    says: /state has to be "open", .* or "elsewhere"/,
+  },
+  {
+    feature: 'refunds',
     method: 'POST',
     path: '/refunds/none/retry',
     command: ['refund', 'retry', 'none'],
@@ -165,6 +199,13 @@ const rows: Row[] = [
     body: { note: ' ' },
     command: ['refund', 'elsewhere', uuid, '--note', ' '],
     says: /\/note has to be one line of text/,
+  },
+  {
+    feature: 'cancellation',
+    method: 'POST',
+    path: '/events/EVENT/cancellation/retry',
+    command: ['event', 'cancellation', 'EVENT', '--retry'],
+    says: /cancelled/,
   },
   {
     feature: 'cancellation',
@@ -184,6 +225,13 @@ const rows: Row[] = [
   },
   {
     feature: 'payments',
+    method: 'GET',
+    path: '/attention?event=nowhere',
+    command: ['payments', 'list', '--event', 'nowhere'],
+    says: /There is no event nowhere/,
+  },
+  {
+    feature: 'payments',
     method: 'POST',
     path: '/attention/operation-none/look',
     command: ['payments', 'act', 'operation-none', 'look'],
@@ -195,6 +243,14 @@ const rows: Row[] = [
     path: '/attention/operation-none/eat',
     command: ['payments', 'act', 'operation-none', 'eat'],
     says: /action has to be/,
+  },
+  {
+    feature: 'findings',
+    method: 'POST',
+    path: '/reconcile/nine/settle',
+    body: { note: 'Done' },
+    command: ['reconcile', 'settle', 'nine', '--note', 'Done'],
+    says: /finding must match pattern/,
   },
   {
     feature: 'findings',
@@ -320,14 +376,19 @@ describe('an operation refuses the same input with the same words, over HTTP and
   });
   after(() => scope.close());
 
-  const filled = (text: string) => text.replaceAll('EVENT', app.event).replaceAll('PLAN', plan);
+  const filled = (text: string) =>
+    text
+      .replaceAll('EVENT', app.event)
+      .replaceAll('PLAN', plan)
+      .replaceAll('FILE', path.join(app.dataDir, 'plan-file'));
 
   for (const [i, row] of rows.entries()) {
-    test(`${row.feature} ${i}: ${row.method} ${row.path} and ${row.command.slice(0, 2).join(' ')}`, async () => {
+    test(`${row.feature} ${i}: ${row.method} ${row.path.slice(0, 60)} and ${row.command.slice(0, 2).join(' ')}`, async () => {
       const body = row.body && JSON.parse(filled(JSON.stringify(row.body)));
-      const path = `/api/organiser${filled(row.path)}`;
-      const answer = await app.buyer().request(row.method, path, {
+      if (row.file !== undefined) await writeFile(filled('FILE'), row.file);
+      const answer = await app.buyer().request(row.method, `/api/organiser${filled(row.path)}`, {
         body,
+        raw: row.file,
         headers: { authorization, 'idempotency-key': `row-${i}` },
       });
       assert.ok(answer.status >= 400 && answer.status < 500, `${answer.status}`);

@@ -101,7 +101,7 @@ describe('whole seating plans', () => {
     assert.ok(second.status === 'rejected' && second.reason instanceof ThreadBusy);
     await thread.close();
     const desk = createPlanDesk({ databaseUrl: app.database.url, logLevel: 'silent', clock: systemClock });
-    assert.equal((await desk.importPlan(request.command)).kind, 'checked');
+    assert.equal((await desk.importPlan(request.command, () => {})).kind, 'checked');
     await desk.close();
   });
 

@@ -122,6 +122,8 @@ test('payments without a record, records without a payment, and differences are 
   ].sort();
   assert.deepEqual(kindsOf(found), expected);
   assert.equal(found.run.counts.foreign, 3);
+  const differs = found.findings.find(({ kind }) => kind === 'refunded_differs')!;
+  assert.match(differs.says, /^1\.00 EUR were refunded on .* says 0\.00 EUR$/);
   // Only objects that name our orders are reported to the saga, which has its own rules for them.
   const told = await database.query(`SELECT object FROM provider_events WHERE type = 'reconcile' ORDER BY 1`);
   assert.deepEqual(

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { startTestApp, type TestApp, testScope, until } from '../support/app.ts';
 import { auditOf, closeUnpaid, violationsOf } from '../support/at-rest.ts';
@@ -27,6 +28,18 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       headers: { authorization: `Bearer ${token}`, ...headers },
     });
   const key = () => ({ 'idempotency-key': crypto.randomUUID() });
+  /** A server that counts its connections. */
+  const counting = async (take: (socket: net.Socket) => void) => {
+    let connections = 0;
+    const server = net.createServer((socket) => {
+      connections += 1;
+      socket.on('error', () => {});
+      take(socket);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as net.AddressInfo;
+    return { server, port, connections: () => connections };
+  };
   const cli = (...argv: string[]) => onsale(argv, app.env);
 
   test('P8: a part of an order: previewed, refunded once a key, shown to organiser and buyer', async () => {
@@ -156,12 +169,45 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
     await app.simulator.fault('refund_insufficient_balance', { match: { reference: order }, times: 1 });
     const would = await cli('refund', 'order', order, '--reason', 'asked', '--preview');
     assert.match(would.out, /^2 tickets, [0-9.]+ EUR\. Nothing was changed\./);
+    const [{ ticket }] = (await call('GET', `/orders/${order}`)).body.tickets;
+    const preview = [
+      'refund',
+      'order',
+      order,
+      '--ticket',
+      ticket,
+      '--reason',
+      'asked',
+      '--preview',
+      '--json',
+    ];
+    const extra = (amount: string) => cli(...preview, '--goodwill', amount);
+    assert.equal(JSON.parse((await extra('1.5')).out).goodwill, 150);
+    assert.match((await extra('1.005')).err, /--goodwill takes an amount/);
     const made = await cli('refund', 'order', order, '--reason', 'asked', '--json');
     assert.equal(made.code, 0, made.err);
     const { refund } = JSON.parse(made.out);
     const state = async () => (await call('GET', `/orders/${order}`)).body.refunds[0].state;
     await until(async () => (await state()) === 'failed', 'the refund to fail');
-    const failed = await cli('refund', 'list', 'show', '--state', 'failed');
+    // A list needs no store of holds: nothing connects to Redis.
+    const redis = await counting((socket) => socket.destroy());
+    const env = { ...app.env, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
+    const failed = await onsale(['refund', 'list', 'show', '--state', 'failed'], env);
+    redis.server.close();
+    assert.equal(redis.connections(), 0);
+    // Two operations of one command share the connections to the database.
+    const real = new URL(app.env.DATABASE_URL!);
+    const postgres = await counting((socket) => {
+      const behind = net.connect(Number(real.port), real.hostname);
+      behind.on('error', () => socket.destroy());
+      socket.pipe(behind).pipe(socket);
+    });
+    const proxied = new URL(real);
+    proxied.host = `127.0.0.1:${postgres.port}`;
+    const again = await onsale(preview, { ...app.env, DATABASE_URL: String(proxied) });
+    postgres.server.close();
+    assert.match(again.err, /Nothing was refunded/);
+    assert.ok(postgres.connections() <= 5, 'two to migrate, three of the pool');
     assert.match(failed.out, new RegExp(`${refund}  failed .*balance_insufficient`));
     assert.equal((await cli('refund', 'retry', refund)).code, 0);
     await until(async () => (await state()) === 'done', 'the refund to be done');
@@ -328,7 +374,8 @@ describe('refunds and cancelling over HTTP and at the command line', () => {
       ),
     );
     assert.deepEqual((await call('POST', `${path}/retry`)).body, { refunds: 0 });
-    assert.equal((await cli('event', 'cancellation', 'show', '--orders')).code, 0);
+    const outcomes = await cli('event', 'cancellation', 'show', '--orders');
+    assert.match(outcomes.out, new RegExp(`${order}  done  \\d+\\.\\d\\d EUR  1 ticket`));
     await closeUnpaid(app);
     assert.deepEqual(violationsOf(await auditOf(app)), []);
   });

@@ -75,7 +75,7 @@ const reportOf = async (db: Db, event: number): Promise<{ text: string; json: Qu
       clock: systemClock,
       print: (text) => printed.push(text),
       fail: assert.fail,
-      openDatabase: async () => ({ db, close: async () => {} }),
+      openDatabase: async () => ({ db, url: '' }),
     });
     await program.parseAsync(['queue', 'report', `e${event - 1}`, ...more], { from: 'user' });
     return printed.at(-1)!;

@@ -9,7 +9,7 @@ import { money, shortDateTime } from '../shared/texts/format.ts';
 import { Field, focusOnce, refusal, type Said, SaidView } from './fields.tsx';
 import { hashOf, placeOfEvent } from './place.ts';
 import type { CancellationProgress, OrganiserEvent } from './shapes.ts';
-import { submitHandler, useRequest } from './use-request.ts';
+import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.refunds;
 const refreshMs = 2_000;
@@ -20,21 +20,13 @@ type Preview = Extract<OutputOf<typeof cancelEvent>, { confirmation: string }>;
 export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => void }) {
   const { event } = props;
   const path = `/api/organiser/events/${encodeURIComponent(event.id)}/cancellation`;
-  const [progress, setProgress] = useState<CancellationProgress | null>(null);
-  const [moved, setMoved] = useState(false);
-  const [said, setSaid] = useState<Said>(null);
-  const load = async () => {
-    const answer = await call<CancellationProgress>(path);
-    if (answer.kind === 'ok') setProgress(answer.body);
-  };
-  useEffect(() => {
-    if (event.phase !== 'cancelled') return;
-    void load();
-    const timer = window.setInterval(() => {
-      if (document.visibilityState === 'visible') void load();
-    }, refreshMs);
-    return () => window.clearInterval(timer);
-  }, [path, event.phase]);
+  const isCancelled = event.phase === 'cancelled';
+  const { answer, said, setSaid, load } = useAnswer<CancellationProgress>(
+    isCancelled ? path : null,
+    isCancelled ? refreshMs : null,
+  );
+  const [started, setStarted] = useState<CancellationProgress | null>(null);
+  const progress = answer ?? started;
 
   const retry = async () => {
     const answer = await call(`${path}/retry`, { method: 'POST' });
@@ -46,14 +38,18 @@ export function CancelEvent(props: { event: OrganiserEvent; onChanged: () => voi
       <h3>{words.cancel.title}</h3>
       <SaidView said={said} />
       {progress ? (
-        <Progress event={event.id} progress={progress} moved={moved} onRetry={() => void retry()} />
+        <Progress
+          event={event.id}
+          progress={progress}
+          moved={started !== null}
+          onRetry={() => void retry()}
+        />
       ) : (
         <AskForm
           path={path}
           onSaid={setSaid}
-          onStarted={(started) => {
-            setProgress(started);
-            setMoved(true);
+          onStarted={(now) => {
+            setStarted(now);
             props.onChanged();
           }}
         />

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { createAccessCodes, listCodes, revokeCodes } from '../../src/operate/codes.ts';
-import type { OutputOf } from '../../src/operate/operation.ts';
+import type { InputOf, OutputOf } from '../../src/operate/operation.ts';
 import { Confirm } from '../shared/shell.tsx';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count, listed, shortDateTime } from '../shared/texts/format.ts';
@@ -11,6 +11,7 @@ import { submitHandler, useAnswer, useRequest } from './use-request.ts';
 
 const words = consoleTexts.codes;
 
+type NewCodes = Omit<InputOf<typeof createAccessCodes>, 'event'>;
 type CodeList = OutputOf<typeof listCodes>;
 type Batch = CodeList['batches'][number];
 
@@ -180,7 +181,7 @@ function CodesForm(props: {
 }
 
 /** The request, or the sentence about what is wrong with the form. */
-function bodyOf(form: typeof empty, own: boolean, opens: readonly Openable[]): object | string {
+function bodyOf(form: typeof empty, own: boolean, opens: readonly Openable[]): NewCodes | string {
   if (form.label.trim() === '' || opens.length === 0) return words.wrong;
   const usesMax = wholeOf(form.uses);
   const seatsMax = wholeOf(form.seatsMax);

@@ -1,9 +1,11 @@
 import { useState } from 'preact/hooks';
 import { newEventLimits } from '../../src/core/limits.ts';
+import type { createEvent } from '../../src/operate/events.ts';
+import type { InputOf, OutputOf } from '../../src/operate/operation.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, instantOf, minorOf, refusal, type Said, SaidView } from './fields.tsx';
 import { type KindDraft, KindFields, kindsOf } from './new-kinds.tsx';
-import type { OrganiserEvent, PlanSummary } from './shapes.ts';
+import type { PlanSummary } from './shapes.ts';
 import { useRequest } from './use-request.ts';
 
 const words = consoleTexts.newEvent;
@@ -27,6 +29,7 @@ const empty = {
 };
 
 type Form = typeof empty;
+type NewEventBody = InputOf<typeof createEvent>;
 
 /** A draft: name, plan, prices, times, limits. */
 export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) => void }) {
@@ -45,7 +48,10 @@ export function NewEvent(props: { plans: PlanSummary[]; onCreated: (id: string) 
     if (busy || !plan) return;
     const body = bodyOf(form, plan, { prices, kinds, locked });
     if (typeof body === 'string') return setSaid({ tone: 'bad', text: body });
-    const answer = await request<OrganiserEvent>('/api/organiser/events', { method: 'POST', body });
+    const answer = await request<OutputOf<typeof createEvent>>('/api/organiser/events', {
+      method: 'POST',
+      body,
+    });
     if (answer.kind === 'ok') props.onCreated(answer.body.id);
     else setSaid(refusal(answer));
   };
@@ -156,7 +162,7 @@ function bodyOf(
   form: Form,
   plan: PlanSummary,
   priced: { prices: Record<string, string>; kinds: KindDraft[]; locked: readonly string[] },
-): object | string {
+): NewEventBody | string {
   const { prices } = priced;
   const currency = form.currency.trim().toUpperCase();
   if (!/^[A-Z]{3}$/.test(currency)) return words.currencyWrong;

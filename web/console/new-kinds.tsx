@@ -1,3 +1,6 @@
+import { priceLimits } from '../../src/core/prices.ts';
+import type { createEvent } from '../../src/operate/events.ts';
+import type { InputOf } from '../../src/operate/operation.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { Field, minorOf } from './fields.tsx';
 
@@ -13,7 +16,8 @@ export interface KindDraft {
   prices: Record<string, string>;
 }
 
-const kindsMax = 10;
+const kindsMax = priceLimits.kindsMax;
+type TicketTypes = NonNullable<InputOf<typeof createEvent>['kinds']>;
 
 /** Further ticket types besides full price, with a price for each category in which they are sold. */
 export function KindFields(props: {
@@ -100,8 +104,8 @@ export function kindsOf(
   drafts: readonly KindDraft[],
   categories: readonly string[],
   currency: string,
-): object[] | string {
-  const kinds: object[] = [];
+): TicketTypes | string {
+  const kinds: TicketTypes = [];
   const ids = new Set(['full']);
   for (const { name, conditions, locked, prices } of drafts) {
     if (name.trim() === '') return words.nameMissing;

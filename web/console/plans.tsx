@@ -1,4 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
+import type { OutputOf } from '../../src/operate/operation.ts';
+import type { importPlan } from '../../src/operate/plans.ts';
 import { consoleTexts } from '../shared/texts/console-texts.ts';
 import { count } from '../shared/texts/format.ts';
 import { texts } from '../shared/texts/texts.ts';
@@ -39,7 +41,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
       ...(map ? { map } : {}),
     });
     const path = `/api/organiser/plans?${query}`;
-    const answer = await upload<PlanSummary & { report: PlanReport }>(path, chosen, setProgress);
+    const answer = await upload<OutputOf<typeof importPlan>>(path, chosen, setProgress);
     setProgress(null);
     if (answer.kind !== 'ok') {
       setReport(null);
@@ -52,7 +54,7 @@ export function Plans(props: { plans: PlanSummary[] | null; onImported: () => vo
       }
       return;
     }
-    if (dryRun) return setReport(answer.body.report);
+    if ('dryRun' in answer.body) return setReport(answer.body.report);
     setReport(null);
     setSaid({ tone: 'good', text: (answer.body.known ? words.known : words.imported)(answer.body.name) });
     props.onImported();

@@ -206,19 +206,19 @@ function RefundForm(props: { order: OrganiserOrder; onSaid: (said: Said) => void
     <form class="stack" onSubmit={submitHandler(() => !busy && preview())}>
       <fieldset class="stack">
         <legend class="label">{words.tickets}</legend>
-        {order.tickets?.map(({ ticket, valid: isValid, place, seat, price, fee }) => (
+        {order.tickets?.map(({ ticket, refundable, place, seat, price, fee }) => (
           <label key={ticket}>
             <input
               type="checkbox"
-              disabled={!isValid}
-              checked={isValid && tickets.has(ticket)}
+              disabled={!refundable}
+              checked={tickets.has(ticket)}
               onChange={() => {
                 const next = new Set(tickets);
                 if (!next.delete(ticket)) next.add(ticket);
                 setTickets(next);
               }}
             />{' '}
-            {`${words.seat(place, seat)} · ${money(price + fee, order.currency)}${isValid ? '' : ` · ${words.refunded}`}`}
+            {`${words.seat(place, seat)} · ${money(price + fee, order.currency)}${refundable ? '' : ` · ${words.refunded}`}`}
           </label>
         ))}
       </fieldset>

@@ -9,7 +9,7 @@ import type { listPlans } from '../../src/operate/plans.ts';
 import type { findOrders, getOrder, retryRefund } from '../../src/operate/refunds.ts';
 
 /** Responses of the organiser's routes, as far as this page reads them. */
-export type PlanSummary = OutputOf<typeof listPlans>['plans'][number] & { known?: boolean };
+export type PlanSummary = OutputOf<typeof listPlans>['plans'][number];
 export type Controls = Omit<OutputOf<typeof changeOnSale>, 'event'>;
 type EventControls = OutputOf<typeof getEventControls>;
 /** Without counts and status in a list. */

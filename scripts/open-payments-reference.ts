@@ -4,7 +4,7 @@ import {
   entryActions,
   entryWords,
   operatorEntries,
-} from '../core/operator-list.ts';
+} from '../src/core/operator-list.ts';
 
 /** docs/reference/open-payments.md, made from the table. */
 export function openPaymentsReference(): string {
