@@ -20,13 +20,17 @@ CREATE OR REPLACE FUNCTION sales_figures_refresh(p_event integer) RETURNS sales_
     FROM refunds WHERE event_no = p_event),
   reversed AS (
     SELECT coalesce(sum(v.taken), 0) AS taken FROM reversals v JOIN orders o USING (order_id) WHERE o.event_no = p_event),
+  -- Paid once, known twice: at the provider, and as a refund that an operator settled.
+  twice AS (
+    SELECT coalesce(sum(order_settled_there(order_id)), 0) AS taken
+    FROM (SELECT DISTINCT order_id FROM refunds WHERE event_no = p_event AND state = 'elsewhere') s),
   counted AS (
     SELECT jsonb_build_object(
       'orders', (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM placed),
       'sold', (SELECT coalesce(jsonb_agg(jsonb_build_object('category', category, 'kind', kind, 'tickets', tickets,
                  'prices', prices, 'fees', fees) ORDER BY category, kind), '[]') FROM sold),
-      'taken', moved.taken, 'refunded', moved.given + back.elsewhere + reversed.taken, 'owed', back.owed) AS figures
-    FROM moved, back, reversed)
+      'taken', moved.taken, 'refunded', moved.given + back.elsewhere + reversed.taken - twice.taken, 'owed', back.owed) AS figures
+    FROM moved, back, reversed, twice)
   INSERT INTO sales_figures AS f (event_no, at, figures)
   SELECT p_event, statement_timestamp(), figures FROM counted
   ON CONFLICT (event_no) DO UPDATE SET

@@ -8,13 +8,34 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_has
                   o.amount)
 $$;
 
+-- Returns how much of the money that went back at the provider refunds stand for that an operator settled as paid by other means. A
+-- settled refund stands for money that was seen before it was settled, at most for its amount; money that a failed refund may stand
+-- for is left to that one.
+CREATE OR REPLACE FUNCTION order_settled_there(p_order uuid) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r record; v_there bigint := 0; v_all bigint; v_failed bigint;
+BEGIN
+  FOR r IN
+    SELECT s.amount, (SELECT coalesce(sum(v.taken), 0) FROM reversals v
+                      WHERE v.order_id = p_order AND v.kind = 'refund' AND v.seen_at <= s.updated_at) AS seen
+    FROM refunds s WHERE s.order_id = p_order AND s.state = 'elsewhere' ORDER BY s.updated_at, s.refund_id
+  LOOP
+    v_there := v_there + greatest(0, least(r.amount, r.seen - v_there));
+  END LOOP;
+  IF v_there = 0 THEN RETURN 0; END IF;
+  SELECT coalesce(sum(taken), 0) INTO v_all FROM reversals WHERE order_id = p_order AND kind = 'refund';
+  SELECT coalesce(sum(amount), 0) INTO v_failed FROM refunds WHERE order_id = p_order AND state = 'failed';
+  RETURN least(v_there, greatest(0, v_all - v_failed));
+END $$;
+
 -- Returns what can still be given back of the order's money: nothing twice, and only what was captured and is still there. A refund
--- that failed or was paid by other means, and a refund made at the provider, may be the same money: the larger sum counts.
+-- that failed and a refund made at the provider may be the same money: the larger sum counts. A refund that was paid by other means
+-- counts on its own, unless it stands for money that went back at the provider (order_settled_there).
 CREATE OR REPLACE FUNCTION order_left(o orders) RETURNS bigint LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-  SELECT greatest(0, order_taken(o) - r.decided - greatest(r.replaced, v.refunded) - v.disputed)::bigint
-  FROM (SELECT coalesce(sum(amount) FILTER (WHERE state NOT IN ('failed','elsewhere')), 0) AS decided,
-               coalesce(sum(amount) FILTER (WHERE state IN ('failed','elsewhere')), 0) AS replaced
+  SELECT greatest(0, order_taken(o) - r.decided - greatest(r.failed, v.refunded - order_settled_there(o.order_id)) - v.disputed)::bigint
+  FROM (SELECT coalesce(sum(amount) FILTER (WHERE state <> 'failed'), 0) AS decided,
+               coalesce(sum(amount) FILTER (WHERE state = 'failed'), 0) AS failed
         FROM refunds WHERE order_id = o.order_id) r,
        (SELECT coalesce(sum(taken) FILTER (WHERE kind = 'refund'), 0) AS refunded,
                coalesce(sum(taken) FILTER (WHERE kind <> 'refund'), 0) AS disputed

@@ -125,7 +125,9 @@ export const purchaseChecks: readonly RecordCheck[] = [
              format('refund %s over %s is %s, its attempts: %s', r.refund_id, r.amount, r.state, coalesce(m.states, 'none')) AS says
       FROM refunds r LEFT JOIN LATERAL (
         SELECT string_agg(state, ', ' ORDER BY created_at) AS states, count(*) FILTER (WHERE state <> 'refused') AS standing,
-               max(state) FILTER (WHERE state <> 'refused') AS state, bool_and(amount = r.amount AND currency = r.currency) AS fits
+               max(state) FILTER (WHERE state <> 'refused') AS state,
+               -- An attempt that was refused may have been over more: money that went back since is taken off (refund_retry).
+               bool_and(currency = r.currency AND (amount = r.amount OR (state = 'refused' AND amount > r.amount))) AS fits
         FROM money_operations WHERE refund_id = r.refund_id) m ON true
       WHERE r.event_no = $1 AND r.amount > 0 AND NOT coalesce(m.fits AND CASE r.state
         WHEN 'open' THEN m.state = 'open' WHEN 'unknown' THEN m.state = 'unknown' WHEN 'pending' THEN m.state = 'waiting'
@@ -236,7 +238,18 @@ export const amountChecks: readonly RecordCheck[] = [
       UNION ALL
       SELECT NULL, o.order_id, NULL, format('%s were decided to be given back of %s', sum(r.amount), o.amount)
       FROM orders o JOIN refunds r USING (order_id) WHERE o.event_no = $1
-      GROUP BY o.order_id, o.amount HAVING sum(r.amount) > o.amount`,
+      GROUP BY o.order_id, o.amount HAVING sum(r.amount) > o.amount
+      UNION ALL
+      -- Money that went back at the provider and refunds that were settled may be the same; an operator may have said so.
+      SELECT NULL, g.order_id, NULL, format('%s of %s were given back or are on their way, %s of it at the provider',
+                                            g.given + g.there, g.taken, g.there)
+      FROM (SELECT o.order_id, order_taken(o) AS taken, v.taken - order_settled_there(o.order_id) AS there,
+                   (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id AND state <> 'failed') AS given
+            FROM orders o
+            JOIN (SELECT order_id, sum(taken) AS taken FROM reversals WHERE kind = 'refund' GROUP BY 1) v USING (order_id)
+            WHERE o.event_no = $1 AND o.state IN ('paid','cancelled')) g
+      WHERE g.given + g.there > g.taken
+        AND NOT EXISTS (SELECT FROM reconcile_findings f WHERE f.order_id = g.order_id AND f.decision IS NOT NULL)`,
   },
   {
     promise: 'P8',

@@ -135,15 +135,16 @@ export function createRefunds(options: RefundsOptions): Refunds {
   }
 
   async function paidOrder(order: Order): Promise<PaidOrder> {
-    const [tickets, refunds, taken, reversed] = await Promise.all([
+    const [tickets, refunds, taken, settledThere, reversed] = await Promise.all([
       record.paidTickets(order.eventNo, order.order),
       record.ofOrder(order.order),
       record.taken(order.order),
+      record.settledThere(order.order),
       reversals.ofOrder(order.order),
     ]);
     const sumOf = (kind: Reversal['kind']): number =>
       reversed.filter((one) => one.kind === kind).reduce((sum, one) => sum + one.taken, 0);
-    const without = { refundedThere: sumOf('refund'), disputed: sumOf('dispute') };
+    const without = { refundedThere: sumOf('refund'), settledThere, disputed: sumOf('dispute') };
     return { tickets, orderFee: order.orderFee, refunds, taken, ...without };
   }
 
@@ -179,6 +180,14 @@ export function createRefunds(options: RefundsOptions): Refunds {
     const outcome = await record.retry({ refund, ...ids, actor }, claimOf);
     if (outcome.kind !== 'retried') return outcome;
     return { ...outcome, ...(await driven(outcome)) };
+  }
+
+  /** Looks first: money that went back at the provider before a refund was settled may be the refund's (`order_settled_there`). */
+  async function elsewhere(refund: string, actor: string, note: string) {
+    const known = await record.find(refund);
+    const order = known && (await orders.findOrder(known.order));
+    if (order) await lookFirst(order);
+    return record.elsewhere(refund, actor, note);
   }
 
   async function retryLater(refund: string): Promise<RetryRefundOutcome | null> {
@@ -348,7 +357,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     make,
     retry,
     retryLater,
-    elsewhere: record.elsewhere,
+    elsewhere,
     drive,
     inspect,
     dueChecks: record.dueChecks,

@@ -23,7 +23,7 @@ export interface GivenBack {
   goodwill: number;
   /** All of it: what leaves the account. */
   amount: number;
-  /** `failed` and `elsewhere`: it did not leave the account at the provider. */
+  /** `failed`: it did not leave the account. `elsewhere`: it was paid by other means. */
   state?: string;
 }
 
@@ -36,6 +36,8 @@ export interface PaidOrder {
   taken?: number;
   /** Refunded at the provider, not by us. */
   refundedThere?: number;
+  /** The part of it that refunds stand for which an operator settled (`order_settled_there`). */
+  settledThere?: number;
   /** Withdrawn by disputes of the buyer's bank. */
   disputed?: number;
 }
@@ -94,19 +96,16 @@ export function dueSum(sums: {
 
 /**
  * Returns what can still be given back, so that nothing is given back twice and never more than was taken and is still there. A
- * refund that failed or was paid by other means, and a refund made at the provider, may be the same money: the larger sum
- * counts, as in `order_left`.
+ * refund that failed and a refund made at the provider may be the same money: the larger sum counts. A refund that was paid by
+ * other means counts on its own, unless it stands for money that went back at the provider. As in `order_left`.
  */
 export function leftOf(order: PaidOrder): number {
-  const { refundedThere = 0, disputed = 0 } = order;
-  const isReplaced = ({ state }: GivenBack): boolean => state === 'failed' || state === 'elsewhere';
+  const { refundedThere = 0, settledThere = 0, disputed = 0 } = order;
   const amountOf = (refunds: readonly GivenBack[]): number => sum(refunds.map(({ amount }) => amount));
-  const decided = amountOf(order.refunds.filter((refund) => !isReplaced(refund)));
-  const replaced = amountOf(order.refunds.filter(isReplaced));
-  return Math.max(
-    0,
-    (order.taken ?? capturedOf(order)) - decided - Math.max(replaced, refundedThere) - disputed,
-  );
+  const decided = amountOf(order.refunds.filter(({ state }) => state !== 'failed'));
+  const failed = amountOf(order.refunds.filter(({ state }) => state === 'failed'));
+  const back = decided + Math.max(failed, refundedThere - settledThere) + disputed;
+  return Math.max(0, (order.taken ?? capturedOf(order)) - back);
 }
 
 /**

@@ -130,6 +130,8 @@ export interface RefundRecord {
   checked(order: OrderId): Promise<void>;
   /** Returns the captured amount of the order, minor units: its price, unless an operator accepted less. */
   taken(order: OrderId): Promise<number>;
+  /** Returns how much of what went back at the provider settled refunds stand for, minor units (`order_settled_there`). */
+  settledThere(order: OrderId): Promise<number>;
   /** Money that was taken for the order without a sale and given back, oldest first; `at`: when that was known, epoch ms. */
   returned(order: OrderId): Promise<MoneyReturned[]>;
   find(refund: string): Promise<Refund | null>;
@@ -201,6 +203,7 @@ export function createRefundRecord({ db }: { db: Db }): RefundRecord {
     },
     taken: (order) =>
       one('order_taken', 'SELECT order_taken(o) AS result FROM orders o WHERE order_id = $1', [order]),
+    settledThere: (order) => one('order_settled_there', 'SELECT order_settled_there($1) AS result', [order]),
     returned: (order) =>
       db.query(
         'money_returned',

@@ -5,6 +5,7 @@ import test, { after, before } from 'node:test';
 import { createOperatorDesk, type OperatorDesk } from '../../src/checkout/operator-desk.ts';
 import { createReversalListing } from '../../src/checkout/reversal-listing.ts';
 import type { Order } from '../../src/orders/record.ts';
+import type { Refund } from '../../src/orders/refunds.ts';
 import { listingCounts, reversalsOfOrder } from '../../src/orders/reversals.ts';
 import type { PaymentProvider } from '../../src/payments/provider.ts';
 import { systemRandom } from '../../src/runtime/random.ts';
@@ -379,4 +380,73 @@ test('P8: a refund that failed and was then made at the provider is the same mon
   assert.deepEqual([rest.amount, rest.goodwill], [order.amount - refund.amount, 0]);
   assert.equal(await refundedBy(), order.amount);
   assert.equal(await validTickets(order), 0);
+});
+
+/** A refund of one ticket that the provider refuses for want of money. */
+async function failedRefund(order: Order, ticket: string): Promise<Refund> {
+  const fault = await simulator.fault('refund_insufficient_balance', {
+    times: 1,
+    match: { reference: order.order },
+  });
+  const refund = await madeRefund(desk, order, { tickets: [ticket] });
+  await until(async () => {
+    await reconcile(database, desk, 1);
+    return (await desk.refundRecord.find(refund.refund))?.state === 'failed';
+  }, 'the refund to fail');
+  await simulator.endFault(fault);
+  return refund;
+}
+
+const refundedOf = async (object: string) => (await simulator.ledgerOf(object)).charges[0]!.refunded;
+
+test('P8: one refund is paid by bank transfer, the other by hand at the provider: neither is paid again', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [11, 12]);
+  const object = order.providerObject!;
+  const [one, other] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
+  const first = await failedRefund(order, one!.ticket);
+  const second = await failedRefund(order, other!.ticket);
+  await desk.refunds.elsewhere(first.refund, 'organiser', 'by bank transfer');
+  await simulator.refundByHand(object, second.amount);
+  await told(order, 'done');
+  assert.equal((await desk.refunds.retry(second.refund, 'organiser')).kind, 'gone_back');
+  assert.equal(await refundedOf(object), second.amount, 'nothing is paid twice');
+  assert.equal(await left(order), 'nothing');
+  await desk.refunds.elsewhere(second.refund, 'organiser', 'refunded at the provider');
+  assert.equal(await left(order), 'nothing');
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a refund by hand that became known after a refund was decided is taken off what the next attempt pays', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [13, 14]);
+  const object = order.providerObject!;
+  const [one] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
+  const refund = await failedRefund(order, one!.ticket);
+  await simulator.refundByHand(object, 1_000);
+  const again = await desk.refunds.retry(refund.refund, 'organiser');
+  assert.equal(again.kind, 'retried');
+  await until(async () => {
+    await reconcile(database, desk, 1);
+    return (await desk.refundRecord.find(refund.refund))?.state === 'done';
+  }, 'the rest to be paid');
+  assert.equal(await refundedOf(object), refund.amount);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a refund by hand that was known before does not keep a later refund from being tried again', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [15, 16]);
+  const object = order.providerObject!;
+  await simulator.refundByHand(object, 1_000);
+  await told(order, 'done');
+  const [one] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
+  const refund = await failedRefund(order, one!.ticket);
+  assert.equal((await desk.refunds.retry(refund.refund, 'organiser')).kind, 'retried');
+  await until(async () => {
+    await reconcile(database, desk, 1);
+    return (await desk.refundRecord.find(refund.refund))?.state === 'done';
+  }, 'the refund to be paid');
+  assert.equal(await refundedOf(object), 1_000 + refund.amount);
+  await auditEvent(database, simulator, stage.event);
 });
