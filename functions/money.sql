@@ -363,12 +363,13 @@ DECLARE
 BEGIN
   m := money_lock(p_operation);
   SELECT * INTO o FROM orders WHERE order_id = m.order_id;
-  -- Only confirm ends an authorisation in force. A settled one may come back here, but not while another is under way or in
-  -- force: they share the object, and cancelling it would take the other's money away.
+  -- Only confirm ends an authorisation in force. A settled one may come back here, but not while another is under way, or in force
+  -- for the same object: cancelling the object would take the other's money away.
   IF m.kind NOT IN ('open','authorise') OR m.state IN ('ending','done')
      OR (m.state IN ('refused','voided') AND EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id
          AND other.operation_id <> m.operation_id AND (other.state IN ('open','waiting','unknown','ending')
-           OR (other.kind = 'authorise' AND other.state = 'done'))))
+           OR (other.kind = 'authorise' AND other.state = 'done'
+               AND (m.provider_object IS NULL OR other.provider_object = m.provider_object)))))
      -- An operator settled its money by other means: it would be paid twice.
      OR EXISTS (SELECT 1 FROM money_operations other WHERE other.order_id = o.order_id AND other.state = 'voided'
                 AND other.provider_object = m.provider_object AND other.decision ->> 'action' = 'settle')
@@ -504,3 +505,14 @@ BEGIN
                      jsonb_build_object('operation', p_operation, 'object', p_object));
   RETURN money_result('ending', p_operation);
 END $$;
+
+-- Returns how much of a failed refund went back at the provider since it was decided: money of refunds made there that the order's
+-- other failed refunds do not account for. A refund that was settled does not account for it here: whether it was paid at the
+-- provider or by bank transfer is not known, and nothing must be paid twice.
+CREATE OR REPLACE FUNCTION refund_gone_back(r refunds) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT least(r.amount, greatest(0,
+    (SELECT coalesce(sum(v.taken), 0) FROM reversals v
+     WHERE v.order_id = r.order_id AND v.kind = 'refund' AND v.seen_at > r.created_at)
+    - (SELECT coalesce(sum(o.amount), 0) FROM refunds o
+       WHERE o.order_id = r.order_id AND o.refund_id <> r.refund_id AND o.state = 'failed')))::bigint
+$$;

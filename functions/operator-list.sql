@@ -17,7 +17,7 @@ CREATE OR REPLACE VIEW operator_list AS
   WHERE m.due_at IS NOT NULL AND m.attention IS NULL
     AND ((m.state = 'unknown' AND m.created_at < clock_timestamp() - interval '10 minutes') OR (m.state = 'ending' AND m.attempts > 5))
   UNION ALL
-  SELECT 'refund-' || r.refund_id, 'refund_failed', r.created_at, r.order_id, NULL, r.refund_id, NULL, r.detail
+  SELECT 'refund-' || r.refund_id, CASE WHEN refund_gone_back(r) < r.amount THEN 'refund_failed' ELSE 'refund_gone_back' END, r.created_at, r.order_id, NULL, r.refund_id, NULL, r.detail
   FROM refunds r WHERE r.state = 'failed'
   UNION ALL
   SELECT 'event-' || e.object, 'unknown_object', min(e.received_at), NULL, NULL, NULL, e.object,

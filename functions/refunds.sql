@@ -145,14 +145,12 @@ BEGIN
     'operation', (SELECT operation_json(m) FROM money_operations m WHERE m.operation_id = p_operation));
 END $$;
 
--- Makes another attempt for a refund that failed, with a key of its own. Money that went back at the provider since the refund was
--- decided, and that the order's other failed refunds do not account for, is taken off its amount, because it would be paid twice.
--- Returns 'gone_back' if nothing is left; the operator settles it as paid by other means. A refund that was settled does not account
--- for such money here: whether it was paid at the provider or by bank transfer is not known.
+-- Makes another attempt for a refund that failed, with a key of its own. What went back at the provider since (refund_gone_back) is
+-- taken off its amount, because it would be paid twice. Returns 'gone_back' if nothing is left; the operator settles it then.
 CREATE OR REPLACE FUNCTION refund_retry(p_refund uuid, p_operation uuid, p_key text, p_actor text, p_owner text, p_lease_ms integer)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-  o orders; r refunds; v_back bigint; v_amount bigint;
+  o orders; r refunds; v_amount bigint;
 BEGIN
   SELECT * INTO o FROM orders WHERE order_id = (SELECT order_id FROM refunds WHERE refund_id = p_refund) FOR UPDATE;
   IF NOT FOUND THEN RETURN '{"kind":"unknown_refund"}'; END IF;
@@ -160,17 +158,14 @@ BEGIN
   IF r.state <> 'failed' THEN
     RETURN jsonb_build_object('kind', 'decided', 'order', order_json(o), 'refund', refund_json(r));
   END IF;
-  v_back := greatest(0, (SELECT coalesce(sum(taken), 0) FROM reversals
-                         WHERE order_id = o.order_id AND kind = 'refund' AND seen_at > r.created_at)
-    - (SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = o.order_id AND refund_id <> p_refund AND state = 'failed'));
-  v_amount := r.amount - v_back;
-  IF v_amount <= 0 THEN
+  v_amount := r.amount - refund_gone_back(r);
+  IF v_amount = 0 THEN
     -- The run over a cancelled event does not try it again by itself.
     UPDATE refunds SET retry_asked = NULL WHERE refund_id = p_refund;
     RETURN jsonb_build_object('kind', 'gone_back', 'order', order_json(o), 'refund', refund_json(r));
   END IF;
-  UPDATE refunds SET amount = v_amount, goodwill = goodwill - (amount - v_amount) WHERE refund_id = p_refund;
-  UPDATE refunds SET state = 'open', detail = NULL, retry_asked = NULL, updated_at = clock_timestamp()
+  UPDATE refunds SET amount = v_amount, goodwill = goodwill - (amount - v_amount), state = 'open', detail = NULL, retry_asked = NULL,
+                     updated_at = clock_timestamp()
   WHERE refund_id = p_refund RETURNING * INTO r;
   PERFORM refund_attempt(r, o, p_operation, p_key, p_owner, p_lease_ms);
   PERFORM order_note(o.order_id, 'refund_retry', o.state, o.state, jsonb_build_object('refund', p_refund, 'operation', p_operation));

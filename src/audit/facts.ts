@@ -95,6 +95,8 @@ export interface AuditedOrder {
   accepted: number;
   /** An operator decided about one of its payments. */
   decided: boolean;
+  /** Payments of which an operator settled by other means what is left. */
+  settled: string[];
   /** Payments of other attempts: they were ended here, their money was given back, and the buyer was notified. */
   strays: string[];
 }
@@ -111,7 +113,7 @@ export function auditedOrders(
     `SELECT o.order_id AS "order", o.state, o.amount, o.currency, m.objects, m.tries, m.under_way AS "underWay",
         m.lingering, m.kind, t.sold AS "soldTickets", t.valid, r.refunds, o.order_fee - r.order_fee AS "orderFee",
         r.fees_kept AS "feesKept", r.goodwill, r.not_given_back AS "notGivenBack", o.accepted_difference AS accepted, m.strays,
-        m.decided, v.refunded AS "refundedThere"
+        m.settled, m.decided, v.refunded AS "refundedThere"
      FROM orders o CROSS JOIN LATERAL (
        SELECT count(*) AS sold, coalesce(sum(price + fee), 0) AS valid FROM tickets
        WHERE event_no = $1 AND order_id = o.order_id AND status = 'sold') t
@@ -129,6 +131,7 @@ export function auditedOrders(
                     OR (s.kind = 'open' AND s.provider_object IS DISTINCT FROM o.provider_object AND NOT EXISTS (
                           SELECT 1 FROM money_operations a WHERE a.order_id = o.order_id AND a.kind <> 'open'
                             AND a.provider_object = s.provider_object)))) AS strays,
+         coalesce(array_agg(provider_object) FILTER (WHERE state = 'voided' AND decision ->> 'action' = 'settle'), '{}') AS settled,
          coalesce(bool_or(decision IS NOT NULL), false) AS decided,
          count(*) FILTER (WHERE kind = 'authorise') AS tries,
          coalesce(bool_or(state IN ('open','waiting','unknown','ending')), false) AS under_way,

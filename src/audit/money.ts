@@ -133,7 +133,7 @@ function judge(order: AuditedOrder, seen: readonly PaymentSeen[]): Violation[] {
   const kept = sum('captured') - sum('refunded');
   const names = standing.map(({ object }) => object).join(', ');
 
-  if (standing.length > 1)
+  if (standing.filter(({ object }) => !order.settled.includes(object)).length > 1)
     violate('P1', `${standing.length} payments stand: ${names}`, 'Void or refund all but one.');
   if (sum('captured') > 0 && ['reserved', 'authorised'].includes(order.state)) {
     violate(

@@ -259,7 +259,7 @@ const stateTexts = {
   pending: 'accepted by the provider, on their way',
   open: 'under way',
   unknown: 'of unknown outcome; they are asked for again',
-  failed: 'failed; the money is still owed',
+  failed: 'failed; the money is still owed unless it went back at the provider ("onsale payments list")',
   elsewhere: 'given back by other means',
 } as const;
 

@@ -15,6 +15,8 @@ export interface RefundDriver {
   drive(standing: Standing): Promise<Standing>;
   /** Looks at all of the order's because the provider said so. False: it did not answer, ask again later. */
   inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+  /** Looks for disputes of payments that are not the order's sale. False: it did not answer, ask again later. */
+  inspectOthers(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
   /** Orders whose refunds are to be looked at again by now, up to `limit` refunds. */
   dueChecks(limit: number): Promise<OrderId[]>;
   checked(order: OrderId): Promise<void>;
@@ -159,14 +161,19 @@ export function createLookups(options: LookupsOptions): Lookups {
     return claimed !== null;
   }
 
-  /** Our refunds as the provider shows them, and the money of a captured payment that went back or is disputed without us. */
+  /**
+   * Our refunds as the provider shows them, money that went back or is disputed without us, and money of other payments that we gave
+   * back and that came back.
+   */
   async function inspectMoneyBack(orderId: OrderId, types: readonly string[]): Promise<boolean> {
     if (!refunds) return true;
     const [order, operations] = await Promise.all([record.findOrder(orderId), record.operationsOf(orderId)]);
     const isTold = types.some((type) => provider.tellsOfMoneyBack(type));
     const hasRefunds = operations.some(({ kind }) => kind === 'refund');
-    if (!order || !(hasRefunds || (isTold && isCaptured(operations)))) return true;
-    return refunds.inspect(order, operations);
+    if (!order || !(hasRefunds || isTold)) return true;
+    if (!(await refunds.inspect(order, operations))) return false;
+    if (!isTold) return true;
+    return (await refunds.inspectOthers(order, operations)) && (await checkGivenBack(order, operations));
   }
 
   async function checkRefunds(): Promise<number> {
@@ -184,6 +191,11 @@ export function createLookups(options: LookupsOptions): Lookups {
   async function checkMoneyBack(order: Order, operations: MoneyOperation[]): Promise<boolean> {
     const hasRefunds = operations.some(({ kind }) => kind === 'refund');
     if (hasRefunds && !(await refunds!.inspect(order, operations))) return false;
+    return checkGivenBack(order, operations);
+  }
+
+  /** Gives money back again that the bank sent back. Returns false if the provider did not answer. */
+  async function checkGivenBack(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
     for (const operation of operations.filter(gaveBack)) {
       const answer = await provider.lookup(operation.providerObject!);
       if (answer.kind === 'unknown') return false;

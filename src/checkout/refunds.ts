@@ -78,6 +78,8 @@ export interface Refunds {
   drive(standing: Standing): Promise<Standing>;
   /** Looks at all of an order's attempts because the provider said so. False: it did not answer, ask again later. */
   inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
+  /** Looks for disputes of payments that are not the order's sale: ended attempts, second payments. False: it did not answer. */
+  inspectOthers(order: Order, operations: readonly MoneyOperation[]): Promise<boolean>;
   /** Orders whose refunds succeeded some days ago and are to be looked at again, and that this was done. */
   dueChecks: RefundRecord['dueChecks'];
   checked: RefundRecord['checked'];
@@ -261,10 +263,18 @@ export function createRefunds(options: RefundsOptions): Refunds {
       case 'done':
       case 'pending':
         return takeIn(operation, answer.refund);
-      case 'refused':
+      case 'refused': {
         log.warn({ order: order.order, detail: answer.detail }, 'a refund was refused');
-        await lookForReversals(order, operation.providerObject!);
-        return settle({ operation: operation.operation, state: 'refused', detail: answer.detail });
+        const isLess = await lookForReversals(order, operation.providerObject!);
+        const { operation: id } = operation;
+        const standing = await settle({ operation: id, state: 'refused', detail: answer.detail });
+        // The next attempt pays what is left.
+        if (isLess)
+          await surely(() =>
+            record.retry({ refund: standing.refund.refund, ...newAttempt(order.order), actor: null }, null),
+          );
+        return standing;
+      }
       case 'unknown': {
         const stuck = answer.reason === 'server_error' && operation.attempts >= sameErrorsMax;
         const newKey = stuck ? newAttempt(order.order).key : undefined;
@@ -319,9 +329,7 @@ export function createRefunds(options: RefundsOptions): Refunds {
     surely(() => record.settle(command));
 
   async function inspect(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
-    const object = operations.find(
-      ({ kind, state }) => kind === 'capture' && state === 'done',
-    )?.providerObject;
+    const object = saleObject(operations);
     if (!object) return true;
     const seen = await asked().refunds(object);
     if (seen.kind === 'unknown') return false;
@@ -332,10 +340,31 @@ export function createRefunds(options: RefundsOptions): Refunds {
     return reversals.inspect(order, object, seen.refunds);
   }
 
-  /** Usual reason for a refusal: the payment was refunded at the provider, or it is disputed. */
-  async function lookForReversals(order: Order, object: string): Promise<void> {
+  async function inspectOthers(order: Order, operations: readonly MoneyOperation[]): Promise<boolean> {
+    const sale = saleObject(operations);
+    const objects = new Set(operations.map(({ providerObject }) => providerObject));
+    for (const object of objects) {
+      if (object && object !== sale && !(await reversals.inspectDisputes(order, object))) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Usual reason for a refusal: the payment was refunded at the provider, or it is disputed. Returns true if a refund made at the
+   * provider became known by this look.
+   */
+  async function lookForReversals(order: Order, object: string): Promise<boolean> {
+    const sumOf = async (): Promise<number> =>
+      (await reversals.ofOrder(order.order))
+        .filter(({ kind }) => kind === 'refund')
+        .reduce((sum, { taken }) => sum + taken, 0);
+    const before = await sumOf();
     const seen = await asked().refunds(object);
-    if (seen.kind === 'done') await reversals.inspect(order, object, seen.refunds);
+    return (
+      seen.kind === 'done' &&
+      (await reversals.inspect(order, object, seen.refunds)) &&
+      (await sumOf()) > before
+    );
   }
 
   async function decided(order: Order, seats: DecidedSeat[]): Promise<void> {
@@ -360,11 +389,17 @@ export function createRefunds(options: RefundsOptions): Refunds {
     elsewhere,
     drive,
     inspect,
+    inspectOthers,
     dueChecks: record.dueChecks,
     checked: record.checked,
     decided,
     newAttempt,
   };
+}
+
+/** Returns the payment that paid the order. Undefined if none was captured for it. */
+function saleObject(operations: readonly MoneyOperation[]): string | null | undefined {
+  return operations.find(({ kind, state }) => kind === 'capture' && state === 'done')?.providerObject;
 }
 
 /** P6: which attempt this is of, how much, and in what currency, all as we wrote them down before. */

@@ -14,6 +14,11 @@ import type { Logger } from '../runtime/log.ts';
 export interface Reversals {
   /** Records the refunds of an order's payment and fetches its disputes. Returns false if the provider did not answer. */
   inspect(order: Order, object: string, refunds: readonly RefundView[]): Promise<boolean>;
+  /**
+   * Fetches the disputes of a payment that is not the order's sale, so their money counts for none of its refunds. Returns false if
+   * the provider did not answer.
+   */
+  inspectDisputes(order: Order, object: string): Promise<boolean>;
   ofOrder(order: OrderId): Promise<Reversal[]>;
 }
 
@@ -23,17 +28,33 @@ export function createReversals(options: {
   log: Logger;
 }): Reversals {
   const { db, provider, log } = options;
+  async function disputesOf(order: Order, object: string): Promise<ReversalSeen[] | null> {
+    const answer = await provider?.disputes(object);
+    return answer?.kind === 'done' ? answer.disputes.map((view) => disputeSeen(view, order)) : null;
+  }
+
+  async function store(order: Order, object: string, seen: readonly ReversalSeen[]): Promise<void> {
+    const ofObject = seen.filter(({ object: of }) => of === object);
+    for (const { reversal, kind, state } of await recordReversals(db, order.order, ofObject)) {
+      log.error({ order: order.order, reversal, kind, state }, 'money left a payment without us');
+    }
+  }
+
   return {
     inspect: async (order, object, refunds) => {
-      const disputes = await provider?.disputes(object);
-      if (disputes?.kind !== 'done') return false;
-      const seen = [
-        ...refunds.map((view) => refundSeen(view, order)),
-        ...disputes.disputes.map((view) => disputeSeen(view, order)),
-      ].filter(({ object: of }) => of === object);
-      for (const { reversal, kind, state } of await recordReversals(db, order.order, seen)) {
-        log.error({ order: order.order, reversal, kind, state }, 'money left a payment without us');
-      }
+      const disputes = await disputesOf(order, object);
+      if (!disputes) return false;
+      await store(order, object, [...refunds.map((view) => refundSeen(view, order)), ...disputes]);
+      return true;
+    },
+    inspectDisputes: async (order, object) => {
+      const disputes = await disputesOf(order, object);
+      if (!disputes) return false;
+      await store(
+        order,
+        object,
+        disputes.map((seen) => ({ ...seen, taken: 0 })),
+      );
       return true;
     },
     ofOrder: (order) => reversalsOfOrder(db, order),

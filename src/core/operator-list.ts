@@ -305,6 +305,14 @@ export const operatorEntries = {
     charged: 'The buyer was charged and does not have the money back.',
     actions: { retry: retryRefund, settle: paidOtherwise },
   },
+  refund_gone_back: {
+    title: 'A refund failed, and its money went back at the provider',
+    means:
+      'The provider or the bank did not pay out a refund. As much money or more went back since by a refund that was made at the provider itself. Its tickets are void. Another attempt would pay twice.',
+    charged:
+      'The buyer has the money back by the refund that was made at the provider, or gets it back within days.',
+    actions: { settle: paidOtherwise },
+  },
   unknown_object: {
     title: 'The provider reports a payment that we do not know',
     means: 'Events about this payment were checked for three days, and it belongs to none of our orders.',

@@ -297,7 +297,7 @@ test('P6 P8: money given back by hand at the provider cancels no ticket and is n
   await silent.close();
   assert.ok(refused.kind === 'made' && refused.refund.state === 'failed', JSON.stringify(refused));
   await tell(unknowing.id);
-  assert.deepEqual((await listed()).sort(), ['foreign_refund', 'foreign_refund', 'refund_failed']);
+  assert.deepEqual((await listed()).sort(), ['foreign_refund', 'foreign_refund', 'refund_gone_back']);
   const { refund } = refused.refund;
   const settled = await desk.refunds.elsewhere(refund, 'organiser', 'by hand at the provider');
   assert.equal(settled.kind, 'elsewhere');

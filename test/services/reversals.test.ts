@@ -15,7 +15,8 @@ import { auditOf, violationsOf } from '../support/at-rest.ts';
 import { type TestDatabase, testDatabase } from '../support/postgres.ts';
 import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
 import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, reconcile, stageEvent } from '../support/stage.ts';
+import { auditEvent, reconcile, reserved, stageEvent } from '../support/stage.ts';
+import { rawCall } from '../support/stripe-calls.ts';
 
 let database: TestDatabase;
 let simulator: TestSimulator;
@@ -448,5 +449,138 @@ test('P8: a refund by hand that was known before does not keep a later refund fr
     return (await desk.refundRecord.find(refund.refund))?.state === 'done';
   }, 'the refund to be paid');
   assert.equal(await refundedOf(object), 1_000 + refund.amount);
+  await auditEvent(database, simulator, stage.event);
+});
+
+for (const [story, byHand] of [
+  ['a part', 2_500],
+  ['all', null],
+] as const) {
+  test(`P8: ${story} was refunded by hand, no event reported it, and the event is cancelled: the run pays what is left and ends`, async () => {
+    const stage = await stageEvent(database);
+    const order = await bought(desk, stage, [1, 2]);
+    const object = order.providerObject!;
+    await simulator.fault('webhook_never', { match: { intent: object } });
+    await simulator.refundByHand(object, byHand ?? order.amount);
+    const wish = { reason: 'storm', fees: 'returned', seats: 'release', perSecond: 100 } as const;
+    const { code } = await desk.cancelEvent.ask(stage.event, wish, 'organiser');
+    assert.equal((await desk.cancelEvent.confirm(stage.event, wish, 'organiser', code)).kind, 'started');
+    await until(async () => {
+      await desk.cancelEvent.runOnce();
+      await reconcile(database, desk, 1);
+      return (await desk.cancellations.find(stage.event))?.state === 'done';
+    }, 'the run to end');
+    assert.equal(await refundedOf(object), order.amount, 'all is back, nothing twice');
+    const [refund] = await desk.refundRecord.ofOrder(order.order);
+    assert.deepEqual(
+      [refund!.state, refund!.amount],
+      byHand === null ? ['failed', order.amount] : ['done', order.amount - byHand],
+    );
+    assert.deepEqual(
+      (await kindsOf(order)).sort(),
+      byHand === null ? ['foreign_refund', 'refund_gone_back'] : ['foreign_refund'],
+    );
+    await auditEvent(database, simulator, stage.event);
+    await simulator.clearFaults();
+  });
+}
+
+/** A second payment with the order's reference, made and captured by another program. Returns its object. */
+async function secondPayment(order: Order, card: string): Promise<string> {
+  const { object } = await openPayment(provider, {
+    ...{ reference: order.order, amount: order.amount, eventId: order.event },
+  });
+  for (const [route, given] of [
+    ['payment_intents.confirm', { payment_method: card, return_url: 'https://example.org' }],
+    ['payment_intents.capture', {}],
+  ] as const) {
+    assert.equal((await rawCall(simulator, route, { id: object, ...given })).status, 200);
+  }
+  return object;
+}
+const untilRefunded = (object: string, count: number) =>
+  until(async () => {
+    await desk.inbox.runOnce();
+    await reconcile(database, desk, 1);
+    const refunds = (await simulator.ledger()).refunds.filter(({ intent }) => intent === object);
+    return refunds.length === count && refunds.at(-1)!.status === 'succeeded';
+  }, `refund ${count} of ${object}`);
+
+test('P8: a second payment of a paid order was given back, and the bank sent the money back: it is given back again', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [3]);
+  const object = await secondPayment(order, 'pm_card_refundFail');
+  await untilRefunded(object, 1);
+  await simulator.settleRefunds();
+  await untilRefunded(object, 2);
+  assert.equal(await refundedOf(object), order.amount);
+  assert.equal(await left(order), order.amount, 'the sale is not concerned');
+  assert.equal(await validTickets(order), 1);
+  await auditEvent(database, simulator, stage.event);
+});
+
+test('P8: a dispute over a second payment of a paid order is listed, and takes nothing from what the sale can give back', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [4]);
+  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: order.order } });
+  const object = await secondPayment(order, 'pm_card_visa');
+  await until(async () => {
+    await desk.inbox.runOnce();
+    await reconcile(database, desk, 1);
+    return (await kindsOf(order)).includes('refund_refused');
+  }, 'the refund to be refused');
+  await simulator.dispute(object);
+  await told(order, 'open');
+  assert.deepEqual((await kindsOf(order)).sort(), ['dispute_opened', 'refund_refused']);
+  assert.equal(await left(order), order.amount);
+  await simulator.endFault(empty);
+});
+
+test('P8: a dispute over the payment of an order that ended without a sale is listed, with the time to answer by', async () => {
+  const stage = await stageEvent(database);
+  const { order: id } = await reserved(desk, stage, 'buyer', [5]);
+  const order = (await desk.checkout.find(id))!;
+  assert.equal((await desk.checkout.close(id)).kind, 'closed');
+  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: id } });
+  const object = await secondPayment(order, 'pm_card_visa');
+  const isListed = async () => {
+    await desk.inbox.runOnce();
+    await reconcile(database, desk, 1);
+    return (await kindsOf(order)).includes('refund_refused');
+  };
+  await until(isListed, 'the refund to be refused');
+  const dispute = await simulator.dispute(object);
+  await told(order, 'open');
+  const entry = (await listed(order)).find(({ kind }) => kind === 'dispute_opened');
+  assert.match(entry?.says ?? '', /answer it at the provider by \d{4}-/);
+  assert.deepEqual(
+    entry!.actions.map(({ action }) => action),
+    ['look', 'dismiss'],
+  );
+  await simulator.decideDispute(dispute, 'lost');
+  await told(order, 'lost');
+  assert.ok((await kindsOf(order)).includes('dispute_lost'));
+  await simulator.endFault(empty);
+});
+
+test('P1 P8: a second payment whose refund was refused and that an operator settled is no contradiction', async () => {
+  const stage = await stageEvent(database);
+  const order = await bought(desk, stage, [6]);
+  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: order.order } });
+  await secondPayment(order, 'pm_card_visa');
+  await until(async () => {
+    await desk.inbox.runOnce();
+    await reconcile(database, desk, 1);
+    return (await kindsOf(order)).includes('refund_refused');
+  }, 'the refund to be refused');
+  const [entry] = await listed(order);
+  const settled = {
+    entry: entry!.entry,
+    action: 'settle',
+    actor: 'organiser',
+    note: 'paid in cash',
+  } as const;
+  assert.equal((await operator.act(settled)).kind, 'done');
+  await simulator.endFault(empty);
   await auditEvent(database, simulator, stage.event);
 });

@@ -337,6 +337,26 @@ export const plays: Record<Exclude<EntryKind, FindingKind>, Play> = {
     },
     ends: { retry: { order: 'cancelled', kept: 0 }, settle: { order: 'cancelled', kept: price } },
   },
+  refund_gone_back: {
+    reach: async (world) => {
+      const order = await plays.refund_failed.reach(world);
+      await world.simulator.refundByHand(await objectOf(world, order), price);
+      const [found, operations] = [
+        await world.desk.record.findOrder(order),
+        await world.desk.record.operationsOf(order),
+      ];
+      assert.ok(await world.desk.refunds.inspect(found!, operations));
+      // The refund at the provider has an entry of its own.
+      await world.database.query(
+        `UPDATE reconcile_findings SET settled_at = now(), settled_by = 'organiser',
+           decision = operator_decision('dismiss', 'organiser')
+         WHERE order_id = $1`,
+        [order],
+      );
+      return order;
+    },
+    ends: { settle: { order: 'cancelled', kept: 0 } },
+  },
   unknown_object: {
     reach: async (world) => {
       const { object } = await openPayment(world.provider, { reference: randomUUID() });
