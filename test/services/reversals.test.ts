@@ -1,78 +1,30 @@
 import assert from 'node:assert/strict';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import test, { after, before } from 'node:test';
-import { createOperatorDesk, type OperatorDesk } from '../../src/checkout/operator-desk.ts';
+import test, { after } from 'node:test';
 import { createReversalListing } from '../../src/checkout/reversal-listing.ts';
 import type { Order } from '../../src/orders/record.ts';
-import type { Refund } from '../../src/orders/refunds.ts';
-import { listingCounts, reversalsOfOrder } from '../../src/orders/reversals.ts';
-import type { PaymentProvider } from '../../src/payments/provider.ts';
-import { systemRandom } from '../../src/runtime/random.ts';
-import { installationOf } from '../support/acts.ts';
+import { listingCounts } from '../../src/orders/reversals.ts';
 import { until } from '../support/app.ts';
 import { auditOf, violationsOf } from '../support/at-rest.ts';
-import { type TestDatabase, testDatabase } from '../support/postgres.ts';
-import { bought, madeRefund, type RefundDesk, refundDesk, refundOf } from '../support/refund-desk.ts';
-import { openPayment, startTestSimulator, type TestSimulator } from '../support/simulator.ts';
-import { auditEvent, reconcile, reserved, stageEvent } from '../support/stage.ts';
-import { rawCall } from '../support/stripe-calls.ts';
+import { bought, madeRefund, refundOf } from '../support/refund-desk.ts';
+import { startReversalDesk } from '../support/reversal-desk.ts';
+import { openPayment } from '../support/simulator.ts';
+import { auditEvent, reconcile, stageEvent } from '../support/stage.ts';
 
-let database: TestDatabase;
-let simulator: TestSimulator;
-let desk: RefundDesk;
-let operator: OperatorDesk;
-let provider: PaymentProvider;
-let receiver: Server;
-before(async () => {
-  database = await testDatabase();
-  simulator = await startTestSimulator({ timeoutMs: 2_000 });
-  const installation = await installationOf(database);
-  provider = simulator.providerWith({ installation, timeoutMs: 2_000 });
-  desk = refundDesk(database.url, provider);
-  operator = createOperatorDesk({ db: desk.db, refunds: desk.refunds, random: systemRandom });
-  // The webhooks as they come: signed, parsed by the adapter, stored.
-  receiver = createServer((req, res) => {
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    const take = async (): Promise<void> => {
-      const event = provider.parseWebhook(Buffer.concat(chunks), String(req.headers['stripe-signature']));
-      if (event) await desk.checkout.providerEvent({ ...event, foreign: event.madeBy === 'others' });
-      res.writeHead(event ? 200 : 400).end();
-    };
-    req.on('end', () => void take());
-  });
-  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-  await simulator.webhooksTo(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);
-});
-after(async () => {
-  receiver?.closeAllConnections();
-  receiver?.close();
-  await desk?.close();
-  await simulator?.stop();
-});
-
-const listed = async (order: Order) =>
-  (await operator.list({ event: order.eventNo, after: null, limit: 20 })).entries;
-const kindsOf = async (order: Order) => (await listed(order)).map(({ kind }) => kind);
-const validTickets = async (order: Order) =>
-  (await desk.refundRecord.paidTickets(order.eventNo, order.order)).filter(({ valid }) => valid).length;
-const left = async (order: Order) => {
-  const would = await desk.refunds.preview(order.order, { tickets: 'all', fees: 'returned', goodwill: 0 });
-  return would.kind === 'refund' ? would.amount : would.kind;
-};
-const act = (order: Order, action: 'cancel_tickets' | 'dismiss', kind: string) =>
-  listed(order).then(async (entries) => {
-    const { entry } = entries.find((one) => one.kind === kind)!;
-    return operator.act({ entry, action, actor: 'organiser', note: 'agreed by phone' });
-  });
-/** Until the webhook has come and the inbox has looked. */
-async function told(order: Order, state: string): Promise<void> {
-  await until(async () => {
-    await desk.inbox.runOnce();
-    return (await reversalsOfOrder(desk.db, order.order)).some((one) => one.state === state);
-  }, `the record to know a reversal that is ${state}`);
-}
+const {
+  database,
+  simulator,
+  provider,
+  desk,
+  operator,
+  listed,
+  kindsOf,
+  validTickets,
+  left,
+  act,
+  told,
+  stop,
+} = await startReversalDesk();
+after(stop);
 const auditLines = async (order: Order) =>
   (
     await database.query(
@@ -381,206 +333,4 @@ test('P8: a refund that failed and was then made at the provider is the same mon
   assert.deepEqual([rest.amount, rest.goodwill], [order.amount - refund.amount, 0]);
   assert.equal(await refundedBy(), order.amount);
   assert.equal(await validTickets(order), 0);
-});
-
-/** A refund of one ticket that the provider refuses for want of money. */
-async function failedRefund(order: Order, ticket: string): Promise<Refund> {
-  const fault = await simulator.fault('refund_insufficient_balance', {
-    times: 1,
-    match: { reference: order.order },
-  });
-  const refund = await madeRefund(desk, order, { tickets: [ticket] });
-  await until(async () => {
-    await reconcile(database, desk, 1);
-    return (await desk.refundRecord.find(refund.refund))?.state === 'failed';
-  }, 'the refund to fail');
-  await simulator.endFault(fault);
-  return refund;
-}
-
-const refundedOf = async (object: string) => (await simulator.ledgerOf(object)).charges[0]!.refunded;
-
-test('P8: one refund is paid by bank transfer, the other by hand at the provider: neither is paid again', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [11, 12]);
-  const object = order.providerObject!;
-  const [one, other] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
-  const first = await failedRefund(order, one!.ticket);
-  const second = await failedRefund(order, other!.ticket);
-  await desk.refunds.elsewhere(first.refund, 'organiser', 'by bank transfer');
-  await simulator.refundByHand(object, second.amount);
-  await told(order, 'done');
-  assert.equal((await desk.refunds.retry(second.refund, 'organiser')).kind, 'gone_back');
-  assert.equal(await refundedOf(object), second.amount, 'nothing is paid twice');
-  assert.equal(await left(order), 'nothing');
-  await desk.refunds.elsewhere(second.refund, 'organiser', 'refunded at the provider');
-  assert.equal(await left(order), 'nothing');
-  await auditEvent(database, simulator, stage.event);
-});
-
-test('P8: a refund by hand that became known after a refund was decided is taken off what the next attempt pays', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [13, 14]);
-  const object = order.providerObject!;
-  const [one] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
-  const refund = await failedRefund(order, one!.ticket);
-  await simulator.refundByHand(object, 1_000);
-  const again = await desk.refunds.retry(refund.refund, 'organiser');
-  assert.equal(again.kind, 'retried');
-  await until(async () => {
-    await reconcile(database, desk, 1);
-    return (await desk.refundRecord.find(refund.refund))?.state === 'done';
-  }, 'the rest to be paid');
-  assert.equal(await refundedOf(object), refund.amount);
-  await auditEvent(database, simulator, stage.event);
-});
-
-test('P8: a refund by hand that was known before does not keep a later refund from being tried again', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [15, 16]);
-  const object = order.providerObject!;
-  await simulator.refundByHand(object, 1_000);
-  await told(order, 'done');
-  const [one] = await desk.refundRecord.paidTickets(order.eventNo, order.order);
-  const refund = await failedRefund(order, one!.ticket);
-  assert.equal((await desk.refunds.retry(refund.refund, 'organiser')).kind, 'retried');
-  await until(async () => {
-    await reconcile(database, desk, 1);
-    return (await desk.refundRecord.find(refund.refund))?.state === 'done';
-  }, 'the refund to be paid');
-  assert.equal(await refundedOf(object), 1_000 + refund.amount);
-  await auditEvent(database, simulator, stage.event);
-});
-
-for (const [story, byHand] of [
-  ['a part', 2_500],
-  ['all', null],
-] as const) {
-  test(`P8: ${story} was refunded by hand, no event reported it, and the event is cancelled: the run pays what is left and ends`, async () => {
-    const stage = await stageEvent(database);
-    const order = await bought(desk, stage, [1, 2]);
-    const object = order.providerObject!;
-    await simulator.fault('webhook_never', { match: { intent: object } });
-    await simulator.refundByHand(object, byHand ?? order.amount);
-    const wish = { reason: 'storm', fees: 'returned', seats: 'release', perSecond: 100 } as const;
-    const { code } = await desk.cancelEvent.ask(stage.event, wish, 'organiser');
-    assert.equal((await desk.cancelEvent.confirm(stage.event, wish, 'organiser', code)).kind, 'started');
-    await until(async () => {
-      await desk.cancelEvent.runOnce();
-      await reconcile(database, desk, 1);
-      return (await desk.cancellations.find(stage.event))?.state === 'done';
-    }, 'the run to end');
-    assert.equal(await refundedOf(object), order.amount, 'all is back, nothing twice');
-    const [refund] = await desk.refundRecord.ofOrder(order.order);
-    assert.deepEqual(
-      [refund!.state, refund!.amount],
-      byHand === null ? ['failed', order.amount] : ['done', order.amount - byHand],
-    );
-    assert.deepEqual(
-      (await kindsOf(order)).sort(),
-      byHand === null ? ['foreign_refund', 'refund_gone_back'] : ['foreign_refund'],
-    );
-    await auditEvent(database, simulator, stage.event);
-    await simulator.clearFaults();
-  });
-}
-
-/** A second payment with the order's reference, made and captured by another program. Returns its object. */
-async function secondPayment(order: Order, card: string): Promise<string> {
-  const { object } = await openPayment(provider, {
-    ...{ reference: order.order, amount: order.amount, eventId: order.event },
-  });
-  for (const [route, given] of [
-    ['payment_intents.confirm', { payment_method: card, return_url: 'https://example.org' }],
-    ['payment_intents.capture', {}],
-  ] as const) {
-    assert.equal((await rawCall(simulator, route, { id: object, ...given })).status, 200);
-  }
-  return object;
-}
-const untilRefunded = (object: string, count: number) =>
-  until(async () => {
-    await desk.inbox.runOnce();
-    await reconcile(database, desk, 1);
-    const refunds = (await simulator.ledger()).refunds.filter(({ intent }) => intent === object);
-    return refunds.length === count && refunds.at(-1)!.status === 'succeeded';
-  }, `refund ${count} of ${object}`);
-
-test('P8: a second payment of a paid order was given back, and the bank sent the money back: it is given back again', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [3]);
-  const object = await secondPayment(order, 'pm_card_refundFail');
-  await untilRefunded(object, 1);
-  await simulator.settleRefunds();
-  await untilRefunded(object, 2);
-  assert.equal(await refundedOf(object), order.amount);
-  assert.equal(await left(order), order.amount, 'the sale is not concerned');
-  assert.equal(await validTickets(order), 1);
-  await auditEvent(database, simulator, stage.event);
-});
-
-test('P8: a dispute over a second payment of a paid order is listed, and takes nothing from what the sale can give back', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [4]);
-  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: order.order } });
-  const object = await secondPayment(order, 'pm_card_visa');
-  await until(async () => {
-    await desk.inbox.runOnce();
-    await reconcile(database, desk, 1);
-    return (await kindsOf(order)).includes('refund_refused');
-  }, 'the refund to be refused');
-  await simulator.dispute(object);
-  await told(order, 'open');
-  assert.deepEqual((await kindsOf(order)).sort(), ['dispute_opened', 'refund_refused']);
-  assert.equal(await left(order), order.amount);
-  await simulator.endFault(empty);
-});
-
-test('P8: a dispute over the payment of an order that ended without a sale is listed, with the time to answer by', async () => {
-  const stage = await stageEvent(database);
-  const { order: id } = await reserved(desk, stage, 'buyer', [5]);
-  const order = (await desk.checkout.find(id))!;
-  assert.equal((await desk.checkout.close(id)).kind, 'closed');
-  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: id } });
-  const object = await secondPayment(order, 'pm_card_visa');
-  const isListed = async () => {
-    await desk.inbox.runOnce();
-    await reconcile(database, desk, 1);
-    return (await kindsOf(order)).includes('refund_refused');
-  };
-  await until(isListed, 'the refund to be refused');
-  const dispute = await simulator.dispute(object);
-  await told(order, 'open');
-  const entry = (await listed(order)).find(({ kind }) => kind === 'dispute_opened');
-  assert.match(entry?.says ?? '', /answer it at the provider by \d{4}-/);
-  assert.deepEqual(
-    entry!.actions.map(({ action }) => action),
-    ['look', 'dismiss'],
-  );
-  await simulator.decideDispute(dispute, 'lost');
-  await told(order, 'lost');
-  assert.ok((await kindsOf(order)).includes('dispute_lost'));
-  await simulator.endFault(empty);
-});
-
-test('P1 P8: a second payment whose refund was refused and that an operator settled is no contradiction', async () => {
-  const stage = await stageEvent(database);
-  const order = await bought(desk, stage, [6]);
-  const empty = await simulator.fault('refund_insufficient_balance', { match: { reference: order.order } });
-  await secondPayment(order, 'pm_card_visa');
-  await until(async () => {
-    await desk.inbox.runOnce();
-    await reconcile(database, desk, 1);
-    return (await kindsOf(order)).includes('refund_refused');
-  }, 'the refund to be refused');
-  const [entry] = await listed(order);
-  const settled = {
-    entry: entry!.entry,
-    action: 'settle',
-    actor: 'organiser',
-    note: 'paid in cash',
-  } as const;
-  assert.equal((await operator.act(settled)).kind, 'done');
-  await simulator.endFault(empty);
-  await auditEvent(database, simulator, stage.event);
 });
