@@ -5807,7 +5807,7 @@ export interface operations {
                             /** @description `operation-…`, `refund-…`, `event-…` or `finding-…`. */
                             entry: string;
                             /** @enum {unknown} */
-                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "unknown_object";
+                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "refund_gone_back" | "unknown_object";
                             title: string;
                             means: string;
                             /** @description What the buyer was charged. */
@@ -5899,7 +5899,7 @@ export interface operations {
                             /** @description `operation-…`, `refund-…`, `event-…` or `finding-…`. */
                             entry: string;
                             /** @enum {unknown} */
-                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "unknown_object";
+                            kind: "payment_mismatch" | "captured_amount" | "capture_window" | "void_refused" | "refund_refused" | "captured_after_refusal" | "refund_missing" | "refund_mismatch" | "refunded_twice" | "unknown_order" | "unknown_payment" | "amount_differs" | "captured_differs" | "refunded_differs" | "reservation_stands" | "missing_there" | "no_payment" | "foreign_refund" | "dispute_opened" | "dispute_won" | "dispute_lost" | "outcome_unknown" | "refund_failed" | "refund_gone_back" | "unknown_object";
                             title: string;
                             means: string;
                             /** @description What the buyer was charged. */

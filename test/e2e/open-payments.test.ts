@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { makeDue, postponed } from '../support/acts.ts';
 import { startTestApp, until } from '../support/app.ts';
 import { openBrowser, withoutBrowser } from '../support/browser.ts';
 import { assertAccessible, phone, visit } from '../support/pages.ts';
@@ -21,12 +22,15 @@ test('an organiser decides about a partly captured payment by keyboard, on a pho
     const { order, secret } = await buyer.mustOrder([seat]);
     const fault = await app.simulator.fault('unavailable', { match: { route: 'capture', reference: order } });
     await buyer.pay(order);
+    // The worker would take all of it once the provider answers again.
+    await until(() => postponed(app.database, order), 'the worker to leave the capture alone');
     await app.simulator.endFault(fault);
     const { id } = (await app.simulator.ledger()).intents.find(({ reference }) => reference === order)!;
     const taken = await rawCall(app.simulator, 'payment_intents.capture', { id, amount_to_capture: '400' });
     assert.equal(taken.status, 200);
     orders.push({ order, secret: secret! });
   }
+  await makeDue(app.database);
   const listed = async () =>
     (await app.database.query(`SELECT 1 FROM money_operations WHERE attention = 'captured_amount'`)).length;
   await until(async () => (await listed()) === 2, 'both on the list', 60_000);

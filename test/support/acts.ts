@@ -47,6 +47,16 @@ export async function makeDue(on: Statements): Promise<void> {
     await on.query(`UPDATE ${table} SET due_at = now(), claimed_until = NULL WHERE due_at IS NOT NULL`);
 }
 
+/** No process works on the order's payment for an hour. Returns false while one does: ask again. */
+export async function postponed(on: TestDatabase, order: string): Promise<boolean> {
+  const rows = await on.query(
+    `UPDATE money_operations SET due_at = now() + interval '1 hour'
+     WHERE order_id = $1 AND due_at IS NOT NULL AND (claimed_until IS NULL OR claimed_until < clock_timestamp()) RETURNING 1`,
+    [order],
+  );
+  return rows.length > 0;
+}
+
 /** Jobs that failed and wait for their next attempt are due now. */
 export const jobsDueSql = 'UPDATE graphile_worker._private_jobs SET run_at = now() WHERE run_at > now()';
 
